@@ -1,0 +1,1 @@
+//! forebay carries training data from NVMe to the GPU.
