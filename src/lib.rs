@@ -1,1 +1,33 @@
 //! forebay carries training data from NVMe to the GPU.
+//!
+//! What is here today is its floor: a [`Reader`] takes lists of [`Extent`]s of any files and lands their bytes in one
+//! [`Arena`] of registered host memory, through io_uring and `O_DIRECT` where the machine allows it, and through what
+//! it does allow where not.
+//!
+//! ```
+//! # fn main() -> Result<(), forebay::Error> {
+//! # let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+//! use forebay::{Extent, Reader};
+//!
+//! let reader = Reader::builder().budget(64 << 20).build()?;
+//! let file = reader.open(path)?;
+//! let pieces = reader.read_blocking(&[Extent::new(&file, 0, 9), Extent::new(&file, 10, 4)])?;
+//! assert_eq!(&pieces[0], b"[package]");
+//! assert_eq!(&pieces[1], b"name");
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod memory;
+mod storage;
+mod sync;
+mod sys;
+mod units;
+
+pub use error::{BuildError, Error};
+pub use memory::{Arena, Loan, MemoryError, PageKind, Slot};
+pub use storage::{
+    Alignment, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Mode, NoDirect, OpenError,
+    OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder, RingFeatures, Stats,
+};

@@ -1,0 +1,34 @@
+//! One error for callers that do not tell operations apart; each operation has a type of its own.
+
+use crate::memory::MemoryError;
+use crate::storage::{EngineError, OpenError, ReadError};
+
+/// Anything that can go wrong in this crate, from the error of each operation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A reader could not be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A file could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A read failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// A reader that could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Its memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Its engine could not be started.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}

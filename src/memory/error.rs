@@ -1,0 +1,47 @@
+use std::io;
+
+use crate::units::Size;
+
+/// Why memory could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// The request is larger than the whole budget, so waiting would be for ever.
+    #[error(
+        "{} at once cannot fit the memory budget of {}; raise the budget or ask for less at once",
+        Size(*asked), Size(*budget)
+    )]
+    OverBudget {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that the arena has in all.
+        budget: u64,
+    },
+    /// The budget itself is larger than what the machine, or this process's control group, has left.
+    #[error(
+        "a memory budget of {} does not fit the {} that are left; lower the budget or free memory",
+        Size(*budget), Size(*left)
+    )]
+    NotThere {
+        /// Bytes asked for as the budget.
+        budget: u64,
+        /// Bytes that can still be allocated.
+        left: u64,
+    },
+    /// A budget below one page.
+    #[error("a memory budget of {} is less than a page; give at least {}", Size(*budget), Size(*least))]
+    TooSmall {
+        /// Bytes asked for as the budget.
+        budget: u64,
+        /// The smallest budget, in bytes.
+        least: u64,
+    },
+    /// The kernel refused to map or to fill the arena.
+    #[error("the kernel refused {} of memory ({source}); lower the budget or free memory", Size(*bytes))]
+    Refused {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}

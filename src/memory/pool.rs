@@ -1,0 +1,327 @@
+//! Who has which bytes of the arena, and who waits for some: the bookkeeping, without the memory.
+//!
+//! One lock guards all of it, and no waker runs under that lock. Whoever asked first is served first, so that a large
+//! request is not starved by small ones; a span that comes back is joined with its free neighbours.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::{Arc, Mutex, lock};
+
+/// What spans are rounded up to, in bytes: a multiple of every sector size, so that neighbours never share one.
+pub(crate) const GRAIN: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    len: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Start and length of each free span; no two of them touch.
+    free: BTreeMap<usize, usize>,
+    lent: usize,
+    /// By ticket, so in the order they came.
+    waiting: BTreeMap<u64, Waiter>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    want: Want,
+    served: Option<Span>,
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Want {
+    len: usize,
+    align: usize,
+}
+
+/// A part of the arena: `start..start + len`, where `len` is a multiple of [`GRAIN`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    start: usize,
+    len: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(len: usize) -> Arc<Self> {
+        let state = State { free: BTreeMap::from([(0, len)]), lent: 0, waiting: BTreeMap::new(), next_ticket: 0 };
+        Arc::new(Self { len, state: Mutex::new(state) })
+    }
+
+    /// Bytes in all.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes on loan now.
+    pub(crate) fn lent(&self) -> usize {
+        lock(&self.state).lent
+    }
+
+    /// Lends `len` bytes now, or nothing where they are not free in one piece or others wait already.
+    pub(crate) fn try_lend(self: &Arc<Self>, len: usize, align: usize) -> Option<Lease> {
+        let mut state = lock(&self.state);
+        if state.waiting.values().any(|waiter| waiter.served.is_none()) {
+            return None;
+        }
+        let span = state.take(Want { len, align })?;
+        drop(state);
+        Some(Lease { pool: Arc::clone(self), span })
+    }
+
+    /// Queues for `len` bytes, which must not exceed the pool.
+    pub(crate) fn lend(self: &Arc<Self>, len: usize, align: usize) -> Queued {
+        let mut state = lock(&self.state);
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.insert(ticket, Waiter { want: Want { len, align }, served: None, waker: None });
+        // Nobody may be before us, and the memory may be free.
+        let wakers = state.serve();
+        drop(state);
+        wake(wakers);
+        Queued { pool: Arc::clone(self), ticket }
+    }
+
+    fn give_back(&self, span: Span) {
+        let mut state = lock(&self.state);
+        state.put(span);
+        let wakers = state.serve();
+        drop(state);
+        wake(wakers);
+    }
+}
+
+impl State {
+    /// The lowest free span that fits: memory used last is near the start, and still in the processor's caches.
+    fn take(&mut self, want: Want) -> Option<Span> {
+        let len = want.len.max(1).checked_next_multiple_of(GRAIN)?;
+        let (from, size, start) = self.free.iter().find_map(|(&from, &size)| {
+            let start = from.checked_next_multiple_of(want.align.max(GRAIN))?;
+            (start.checked_add(len)? <= from + size).then_some((from, size, start))
+        })?;
+        self.free.remove(&from);
+        if start > from {
+            self.free.insert(from, start - from);
+        }
+        if start + len < from + size {
+            self.free.insert(start + len, from + size - start - len);
+        }
+        self.lent += len;
+        Some(Span { start, len })
+    }
+
+    fn put(&mut self, span: Span) {
+        let Span { mut start, mut len } = span;
+        self.lent -= len;
+        if let Some((&before, &size)) = self.free.range(..start).next_back()
+            && before + size == start
+        {
+            self.free.remove(&before);
+            start = before;
+            len += size;
+        }
+        if let Some(size) = self.free.remove(&(start + len)) {
+            len += size;
+        }
+        self.free.insert(start, len);
+    }
+
+    /// Serves from the front until the first that does not fit, and says whom to wake.
+    fn serve(&mut self) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        let unserved: Vec<u64> =
+            self.waiting.iter().filter(|(_, waiter)| waiter.served.is_none()).map(|(&ticket, _)| ticket).collect();
+        for ticket in unserved {
+            let Some(want) = self.waiting.get(&ticket).map(|waiter| waiter.want) else { continue };
+            let Some(span) = self.take(want) else { break };
+            if let Some(waiter) = self.waiting.get_mut(&ticket) {
+                waiter.served = Some(span);
+                wakers.extend(waiter.waker.take());
+            }
+        }
+        wakers
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+/// A place in the queue. Dropped unserved it leaves the queue; dropped served it gives the span back.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pool: Arc<Pool>,
+    ticket: u64,
+}
+
+impl Future for Queued {
+    type Output = Lease;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Lease> {
+        let mut state = lock(&self.pool.state);
+        let Some(waiter) = state.waiting.get_mut(&self.ticket) else {
+            // Polled again after it was ready: there is nothing more to come.
+            return Poll::Pending;
+        };
+        let Some(span) = waiter.served else {
+            waiter.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        state.waiting.remove(&self.ticket);
+        drop(state);
+        Poll::Ready(Lease { pool: Arc::clone(&self.pool), span })
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        let mut state = lock(&self.pool.state);
+        let Some(waiter) = state.waiting.remove(&self.ticket) else { return };
+        if let Some(span) = waiter.served {
+            state.put(span);
+        }
+        // Those behind us may fit where we did not, or into what we gave back.
+        let wakers = state.serve();
+        drop(state);
+        wake(wakers);
+    }
+}
+
+/// A span on loan, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pool: Arc<Pool>,
+    span: Span,
+}
+
+impl Lease {
+    /// Where the span begins, in bytes from the arena's start.
+    pub(crate) fn start(&self) -> usize {
+        self.span.start
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pool.give_back(self.span);
+    }
+}
+
+#[cfg(all(test, not(forebay_loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::task::Waker;
+
+    fn poll_once(queued: &mut Queued) -> Poll<Lease> {
+        Pin::new(queued).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    proptest! {
+        #[test]
+        fn spans_never_overlap_and_all_come_back(
+            steps in prop::collection::vec((any::<bool>(), 1_usize..50_000, 0_u32..6, any::<prop::sample::Index>()), 1..200)
+        ) {
+            let pool = Pool::new(64 * GRAIN);
+            let mut leases: Vec<Lease> = Vec::new();
+            for (lend, len, align, which) in steps {
+                let align = GRAIN << align;
+                if lend {
+                    if let Some(lease) = pool.try_lend(len, align) {
+                        prop_assert_eq!(lease.start() % align, 0);
+                        prop_assert!(lease.span.len >= len && lease.span.len < len + GRAIN);
+                        prop_assert!(lease.start() + lease.span.len <= pool.len());
+                        for other in &leases {
+                            let (a, b) = (lease.span, other.span);
+                            prop_assert!(a.start + a.len <= b.start || b.start + b.len <= a.start);
+                        }
+                        leases.push(lease);
+                    }
+                } else if !leases.is_empty() {
+                    leases.swap_remove(which.index(leases.len()));
+                }
+                prop_assert_eq!(pool.lent(), leases.iter().map(|lease| lease.span.len).sum::<usize>());
+            }
+            leases.clear();
+            prop_assert!(pool.try_lend(64 * GRAIN, GRAIN).is_some());
+        }
+    }
+
+    #[test]
+    fn a_large_request_is_not_starved_by_small_ones() {
+        let pool = Pool::new(4 * GRAIN);
+        let small = pool.try_lend(GRAIN, GRAIN).unwrap();
+        let mut large = pool.lend(4 * GRAIN, GRAIN);
+        assert!(poll_once(&mut large).is_pending());
+        assert!(pool.try_lend(GRAIN, GRAIN).is_none());
+        let mut later = pool.lend(GRAIN, GRAIN);
+        assert!(poll_once(&mut later).is_pending());
+        drop(small);
+        let Poll::Ready(lease) = poll_once(&mut large) else { panic!("not served") };
+        assert!(poll_once(&mut later).is_pending());
+        drop(lease);
+        assert!(poll_once(&mut later).is_ready());
+        assert_eq!(pool.lent(), 0);
+    }
+
+    #[test]
+    fn who_leaves_the_queue_makes_room_for_those_behind() {
+        let pool = Pool::new(4 * GRAIN);
+        let held = pool.try_lend(2 * GRAIN, GRAIN).unwrap();
+        let large = pool.lend(3 * GRAIN, GRAIN);
+        let mut small = pool.lend(GRAIN, GRAIN);
+        assert!(poll_once(&mut small).is_pending());
+        drop(large);
+        let Poll::Ready(lease) = poll_once(&mut small) else { panic!("not served") };
+        let served_and_dropped = pool.lend(GRAIN, GRAIN);
+        drop(served_and_dropped);
+        drop((held, lease));
+        assert_eq!(pool.lent(), 0);
+    }
+}
+
+/// Run by `RUSTFLAGS="--cfg forebay_loom" cargo test --lib loom`.
+#[cfg(all(test, forebay_loom))]
+mod loom_tests {
+    use super::*;
+    use loom::future::block_on;
+    use loom::thread;
+
+    #[test]
+    fn loom_a_span_is_handed_over_once_and_never_lost() {
+        loom::model(|| {
+            let pool = Pool::new(2 * GRAIN);
+            let held = pool.try_lend(2 * GRAIN, GRAIN).expect("free");
+            let taker = thread::spawn({
+                let pool = Arc::clone(&pool);
+                move || drop(block_on(pool.lend(2 * GRAIN, GRAIN)))
+            });
+            drop(held);
+            taker.join().expect("served");
+            assert_eq!(pool.lent(), 0);
+        });
+    }
+
+    #[test]
+    fn loom_a_dropped_waiter_never_keeps_a_span() {
+        loom::model(|| {
+            let pool = Pool::new(GRAIN);
+            let held = pool.try_lend(GRAIN, GRAIN).expect("free");
+            let leaver = pool.lend(GRAIN, GRAIN);
+            let stayer = pool.lend(GRAIN, GRAIN);
+            let dropper = thread::spawn(move || drop(leaver));
+            let giver = thread::spawn(move || drop(held));
+            drop(block_on(stayer));
+            dropper.join().expect("dropped");
+            giver.join().expect("given back");
+            assert_eq!(pool.lent(), 0);
+        });
+    }
+}

@@ -1,0 +1,85 @@
+use std::fmt;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use super::arena::Mapping;
+use super::pool::{Lease, Queued};
+
+/// A piece of an [`Arena`](super::Arena) on loan: page-aligned memory of the length asked for, for its holder alone,
+/// given back on drop.
+///
+/// Its bytes are whatever was there before.
+pub struct Slot {
+    lease: Lease,
+    mapping: Arc<Mapping>,
+    len: usize,
+}
+
+impl Slot {
+    pub(super) fn new(lease: Lease, mapping: Arc<Mapping>, len: usize) -> Self {
+        Self { lease, mapping, len }
+    }
+
+    /// The slot's first byte. The memory stays where it is for as long as the slot lives.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.mapping.at(self.lease.start())
+    }
+}
+
+impl Deref for Slot {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the pool lends `start..start + len` to this slot alone, inside the mapping, which the slot keeps
+        // alive; anonymous memory is always initialised. A reader that lets the kernel write here owns the slot until
+        // the kernel is done (see `storage::request`), so no reference exists meanwhile.
+        unsafe { std::slice::from_raw_parts(self.address().as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Slot {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and `&mut self` excludes every other reference.
+        unsafe { std::slice::from_raw_parts_mut(self.address().as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for Slot {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").field("start", &self.lease.start()).field("len", &self.len).finish()
+    }
+}
+
+/// A [`Slot`] to come: ready once enough memory is free and everyone who asked before has been served.
+#[derive(Debug)]
+#[must_use = "a loan that is not awaited is given up"]
+pub struct Loan {
+    queued: Queued,
+    mapping: Arc<Mapping>,
+    len: usize,
+}
+
+impl Loan {
+    pub(super) fn new(queued: Queued, mapping: Arc<Mapping>, len: usize) -> Self {
+        Self { queued, mapping, len }
+    }
+}
+
+impl Future for Loan {
+    type Output = Slot;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Slot> {
+        let lease = ready!(Pin::new(&mut self.queued).poll(context));
+        Poll::Ready(Slot::new(lease, Arc::clone(&self.mapping), self.len))
+    }
+}

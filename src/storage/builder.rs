@@ -1,0 +1,179 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::descriptors::DescriptorCache;
+use super::engine::{Engine, EngineChoice, EngineKind, Pread, RingFeatures, Uring, UringSettings};
+use super::error::EngineError;
+use super::plan::{Mode, PlanSettings};
+use super::reader::{Core, Reader};
+use crate::error::BuildError;
+use crate::memory::Arena;
+
+/// Sets up a [`Reader`].
+///
+/// ## Defaults
+/// engine auto, mode auto, budget 256 MiB, depth 32, one ring, chunk 1 MiB, coalescing gap 4 KiB, no polling.
+#[derive(Clone, Debug)]
+#[must_use = "a builder builds nothing until `build` is called"]
+pub struct ReaderBuilder {
+    engine: EngineChoice,
+    mode: Mode,
+    budget: u64,
+    depth: u32,
+    rings: u32,
+    chunk: u64,
+    gap: u64,
+    iopoll: bool,
+    sqpoll: Option<Duration>,
+    #[cfg(test)]
+    pub(crate) faults: Option<Arc<super::engine::faults::Faults>>,
+}
+
+impl Default for ReaderBuilder {
+    fn default() -> Self {
+        Self {
+            engine: EngineChoice::Auto,
+            mode: Mode::Auto,
+            budget: 256 << 20,
+            depth: 32,
+            rings: 1,
+            chunk: 1 << 20,
+            gap: 4 << 10,
+            iopoll: false,
+            sqpoll: None,
+            #[cfg(test)]
+            faults: None,
+        }
+    }
+}
+
+impl ReaderBuilder {
+    /// Which engine: io_uring, the thread pool, or whichever can be had.
+    pub fn engine(mut self, engine: EngineChoice) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// Whether reads go past the page cache.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Bytes of memory that reads land in, allocated and touched once. A read that cannot fit is refused.
+    pub fn budget(mut self, bytes: u64) -> Self {
+        self.budget = bytes;
+        self
+    }
+
+    /// Reads under way at once, per ring, or threads of the pool (of which there are at most 16); 1 to 4096.
+    pub fn depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// Rings, each with its thread, that share the work; 1 to 64. One keeps several drives busy with large reads;
+    /// more help where small reads cost one core all its time.
+    pub fn rings(mut self, rings: u32) -> Self {
+        self.rings = rings;
+        self
+    }
+
+    /// The most bytes that one read asks the kernel for: a multiple of 64 KiB, up to 1 GiB.
+    pub fn chunk(mut self, bytes: u64) -> Self {
+        self.chunk = bytes;
+        self
+    }
+
+    /// Extents of one file that are at most this many bytes apart are read at once, with the gap.
+    pub fn coalesce_gap(mut self, bytes: u64) -> Self {
+        self.gap = bytes;
+        self
+    }
+
+    /// Polls for the end of direct reads instead of waiting for interrupts: less latency for one core of work. Files
+    /// whose device has no polled queues are read without, with a warning.
+    pub fn iopoll(mut self, iopoll: bool) -> Self {
+        self.iopoll = iopoll;
+        self
+    }
+
+    /// Has a kernel thread take submissions, which sleeps after this long without any: fewer system calls for one
+    /// core of work.
+    pub fn sqpoll(mut self, idle: Option<Duration>) -> Self {
+        self.sqpoll = idle;
+        self
+    }
+
+    /// Allocates the arena and starts the engine.
+    ///
+    /// # Errors
+    /// [`BuildError`] where a setting is out of range, the budget does not fit the machine, or the engine that was
+    /// asked for cannot start. With [`EngineChoice::Auto`] the thread pool stands in for io_uring, and one warning
+    /// says why.
+    pub fn build(self) -> Result<Reader, BuildError> {
+        self.check()?;
+        let arena = Arena::new(self.budget)?;
+        let (engine, features, fallback): (Arc<dyn Engine>, Option<RingFeatures>, _) = match self.engine {
+            EngineChoice::Pread => (self.pread()?, None, None),
+            choice => match Uring::new(&self.uring(), &arena) {
+                Ok(uring) => {
+                    let features = uring.features();
+                    (Arc::new(uring), Some(features), None)
+                }
+                Err(error) if choice == EngineChoice::Uring => return Err(error.into()),
+                Err(error) => {
+                    tracing::warn!("reading with threads (engine pread): {error}");
+                    (self.pread()?, None, Some(error))
+                }
+            },
+        };
+        Ok(Reader::new(Core {
+            arena,
+            settings: PlanSettings { mode: self.mode, chunk: self.chunk, gap: self.gap },
+            cache: DescriptorCache::new(),
+            counters: Arc::default(),
+            kind: if features.is_some() { EngineKind::Uring } else { EngineKind::Pread },
+            engine,
+            features,
+            fallback,
+            depth: self.depth,
+            aside: Mutex::default(),
+        }))
+    }
+
+    fn check(&self) -> Result<(), EngineError> {
+        let wrong = |setting, value, range| Err(EngineError::Setting { setting, value, range });
+        if !(1..=4096).contains(&self.depth) {
+            return wrong("depth", u64::from(self.depth), "1 to 4096");
+        }
+        if !(1..=64).contains(&self.rings) {
+            return wrong("rings", u64::from(self.rings), "1 to 64");
+        }
+        if self.chunk == 0 || !self.chunk.is_multiple_of(64 << 10) || self.chunk > 1 << 30 {
+            return wrong("chunk", self.chunk, "a multiple of 65536 up to 1073741824");
+        }
+        Ok(())
+    }
+
+    fn pread(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        const MOST_THREADS: u32 = 16;
+        let threads = self.depth.min(MOST_THREADS) as usize;
+        Ok(Arc::new(Pread::new(
+            threads,
+            #[cfg(test)]
+            self.faults.clone(),
+        )?))
+    }
+
+    fn uring(&self) -> UringSettings {
+        UringSettings {
+            depth: self.depth,
+            rings: self.rings,
+            iopoll: self.iopoll,
+            sqpoll: self.sqpoll,
+            #[cfg(test)]
+            faults: self.faults.clone(),
+        }
+    }
+}

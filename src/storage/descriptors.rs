@@ -1,0 +1,254 @@
+//! The open descriptors: two a file at most, and a bounded number of files.
+//!
+//! A file keeps its pair while there is room. Where there is none, the pair that was not used for the longest is
+//! closed, but never one that a read is using: reads hold their pair until they are done.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
+
+use super::direct::NoDirect;
+use super::error::OpenFault;
+use super::file::{FileKind, Inner};
+use super::identity::Identity;
+use crate::sync::lock;
+use crate::sys::limits;
+use crate::sys::statx::{self, Statx};
+
+/// How long a read waits for a descriptor that other reads hold.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Tells somebody that the pair of this id is closed.
+type Tell = Box<dyn Fn(u64) + Send>;
+
+/// One file's descriptors.
+pub(crate) struct Descriptors {
+    /// Told apart from every other pair of this process, also of the same file.
+    pub(crate) id: u64,
+    buffered: OwnedFd,
+    direct: Result<OwnedFd, NoDirect>,
+    /// Who keeps something under this pair's id, and is told when it is closed.
+    on_close: Mutex<Vec<Tell>>,
+    cache: Arc<Counter>,
+}
+
+impl Descriptors {
+    pub(crate) fn buffered(&self) -> BorrowedFd<'_> {
+        self.buffered.as_fd()
+    }
+
+    pub(crate) fn direct(&self) -> Result<BorrowedFd<'_>, &NoDirect> {
+        self.direct.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(crate) fn on_close(&self, tell: Tell) {
+        lock(&self.on_close).push(tell);
+    }
+}
+
+impl std::fmt::Debug for Descriptors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Descriptors").field("buffered", &self.buffered).field("direct", &self.direct).finish()
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        for tell in lock(&self.on_close).drain(..) {
+            tell(self.id);
+        }
+        *lock(&self.cache.open) -= 1;
+        self.cache.freed.notify_all();
+    }
+}
+
+/// How many pairs are open, in use or not.
+#[derive(Debug, Default)]
+struct Counter {
+    open: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// All open files of one reader.
+#[derive(Debug)]
+pub(crate) struct DescriptorCache {
+    /// Pairs that may be open at once.
+    room: usize,
+    limit: u64,
+    counter: Arc<Counter>,
+    /// Files with a pair, in the order they are looked at for closing.
+    kept: Mutex<std::collections::VecDeque<Weak<Inner>>>,
+}
+
+impl DescriptorCache {
+    /// A cache that leaves the rest of the process most of the descriptors it may have.
+    pub(crate) fn new() -> Arc<Self> {
+        const MOST: u64 = 4096;
+        let limit = limits::raise_open_files();
+        // A pair is two descriptors: half of the limit for us, and at least two pairs where the limit is tiny.
+        let room = (limit / 4).clamp(2, MOST) as usize;
+        Arc::new(Self { room, limit, counter: Arc::default(), kept: Mutex::default() })
+    }
+
+    /// Pairs that may be open at once.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Opens a file's pair for the first time.
+    pub(crate) fn open_first(&self, path: &Path) -> Result<(Arc<Descriptors>, Statx, FileKind), OpenFault> {
+        self.wait_for(|| self.try_open(path))
+    }
+
+    /// The file's pair, opened again if it was closed; `None` where all the room is taken by reads under way.
+    pub(crate) fn pair(&self, file: &Arc<Inner>) -> Result<Option<Arc<Descriptors>>, PairError> {
+        file.used.store(true, Ordering::Relaxed);
+        if let Some(pair) = &*lock(&file.pair) {
+            return Ok(Some(Arc::clone(pair)));
+        }
+        let Some((pair, stat, kind)) = self.try_open(&file.lookup)? else { return Ok(None) };
+        if let Some(change) = file.identity.change_to(&Identity::new(&stat, kind)) {
+            return Err(PairError::Changed(change));
+        }
+        self.keep(file, &pair);
+        Ok(Some(pair))
+    }
+
+    /// As [`pair`](Self::pair), waiting for a read under way to end. The caller must hold no pair itself.
+    pub(crate) fn pair_waiting(&self, file: &Arc<Inner>) -> Result<Arc<Descriptors>, PairError> {
+        self.wait_for(|| self.pair(file))
+    }
+
+    pub(crate) fn keep(&self, file: &Arc<Inner>, pair: &Arc<Descriptors>) {
+        if lock(&file.pair).replace(Arc::clone(pair)).is_none() {
+            let mut kept = lock(&self.kept);
+            if kept.len() >= 2 * self.room {
+                kept.retain(|file| file.strong_count() > 0);
+            }
+            kept.push_back(Arc::downgrade(file));
+        }
+    }
+
+    fn wait_for<T, E: From<OpenFault>>(&self, mut attempt: impl FnMut() -> Result<Option<T>, E>) -> Result<T, E> {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            if let Some(got) = attempt()? {
+                return Ok(got);
+            }
+            let open = lock(&self.counter.open);
+            if Instant::now() >= give_up {
+                return Err(OpenFault::NoDescriptor { seconds: PATIENCE.as_secs(), limit: self.limit }.into());
+            }
+            // Short, since a pair that came free between the attempt and this lock wakes nobody.
+            let _ = self.counter.freed.wait_timeout(open, Duration::from_millis(20));
+        }
+    }
+
+    /// Opens both descriptors; `None` where there is no room, or the process has no descriptor left and a read under
+    /// way will give some back.
+    fn try_open(&self, path: &Path) -> Result<Option<(Arc<Descriptors>, Statx, FileKind)>, OpenFault> {
+        while *lock(&self.counter.open) >= self.room {
+            if !self.close_one() {
+                return Ok(None);
+            }
+        }
+        loop {
+            match self.open_pair(path) {
+                Err(OpenFault::Io(error)) if error.raw_os_error() == Some(libc::EMFILE) => {
+                    if self.close_one() {
+                        continue;
+                    }
+                    if *lock(&self.counter.open) > 0 {
+                        return Ok(None);
+                    }
+                    return Err(OpenFault::Io(error));
+                }
+                opened => return opened.map(Some),
+            }
+        }
+    }
+
+    /// Closes the pair of one file that no read uses, a file not used since it was last looked at before the others.
+    fn close_one(&self) -> bool {
+        let mut kept = lock(&self.kept);
+        for _ in 0..2 * kept.len() {
+            let Some(weak) = kept.pop_front() else { return false };
+            let Some(file) = weak.upgrade() else { continue };
+            let mut pair = lock(&file.pair);
+            let in_use = pair.as_ref().is_some_and(|pair| Arc::strong_count(pair) > 1);
+            if in_use || file.used.swap(false, Ordering::Relaxed) {
+                kept.push_back(weak);
+                continue;
+            }
+            let closed = pair.take();
+            drop(pair);
+            // Its last handle may be this one, and closing tells the engines: neither under the lock.
+            drop(kept);
+            drop((closed, file));
+            return true;
+        }
+        false
+    }
+
+    fn open_pair(&self, path: &Path) -> Result<(Arc<Descriptors>, Statx, FileKind), OpenFault> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (buffered, stat, kind) = open_checked(path, 0)?;
+        let direct = match open_checked(path, libc::O_DIRECT) {
+            // Another file by now: its content must not be mixed with the first one's.
+            Ok((_, now, _)) if Identity::new(&now, kind) != Identity::new(&stat, kind) => {
+                return Err(OpenFault::Io(io::Error::from_raw_os_error(libc::ESTALE)));
+            }
+            Ok((direct, _, _)) => Ok(direct),
+            Err(OpenFault::Io(error)) if error.raw_os_error() == Some(libc::EMFILE) => {
+                return Err(OpenFault::Io(error));
+            }
+            Err(OpenFault::Io(error)) => Err(NoDirect::Open(error.raw_os_error().unwrap_or(libc::EINVAL))),
+            Err(other) => return Err(other),
+        };
+        *lock(&self.counter.open) += 1;
+        let pair = Descriptors {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            buffered,
+            direct,
+            on_close: Mutex::default(),
+            cache: Arc::clone(&self.counter),
+        };
+        Ok((Arc::new(pair), stat, kind))
+    }
+}
+
+/// Opens without waiting (a FIFO has no writer), refuses what is not a file, and makes the descriptor an ordinary one.
+fn open_checked(path: &Path, direct: libc::c_int) -> Result<(OwnedFd, Statx, FileKind), OpenFault> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(direct | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .map_err(OpenFault::Io)?;
+    let stat = statx::of_fd(file.as_fd()).map_err(OpenFault::Io)?;
+    let kind = FileKind::from_mode(stat.mode).map_err(OpenFault::NotAFile)?;
+    // io_uring answers EAGAIN instead of waiting on a descriptor that says it must not wait.
+    let flags = OFlag::from_bits_retain(direct);
+    fcntl(&file, FcntlArg::F_SETFL(flags)).map_err(|errno| OpenFault::Io(errno.into()))?;
+    Ok((file.into(), stat, kind))
+}
+
+/// Why a file's pair could not be opened again.
+#[derive(Debug)]
+pub(crate) enum PairError {
+    Open(OpenFault),
+    Changed(super::error::Change),
+}
+
+impl From<OpenFault> for PairError {
+    fn from(fault: OpenFault) -> Self {
+        Self::Open(fault)
+    }
+}

@@ -1,0 +1,106 @@
+//! How reads reach the kernel: through io_uring, or through a pool of threads that call `pread`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::request::Job;
+
+#[cfg(test)]
+pub(crate) mod faults;
+mod pread;
+mod uring;
+
+pub(crate) use pread::Pread;
+pub use uring::RingFeatures;
+pub(crate) use uring::{Uring, UringSettings};
+
+/// Which engine to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineChoice {
+    /// io_uring where it can be had, else the thread pool, with a warning that says why.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    Uring,
+    /// The thread pool.
+    Pread,
+}
+
+/// An engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// io_uring.
+    Uring,
+    /// A pool of threads that call `pread`.
+    Pread,
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uring => "uring",
+            Self::Pread => "pread",
+        })
+    }
+}
+
+/// Carries out jobs. What it took it finishes: an engine that is closed, or dropped, first awaits every answer that
+/// the kernel owes it.
+pub(crate) trait Engine: Send + Sync + fmt::Debug {
+    /// Takes a job. After a close it is dropped, which its waiter hears.
+    fn take(&self, job: Job);
+
+    /// Among how many threads the jobs of one request are best divided.
+    fn lanes(&self) -> usize;
+
+    /// Takes no more jobs, and ends once those taken are done.
+    fn close(&self);
+
+    /// Waits for the end, at most until `until`; whether it has come.
+    fn ended_by(&self, until: Option<std::time::Instant>) -> bool;
+}
+
+/// Tells when every thread of an engine has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    running: std::sync::Mutex<usize>,
+    ended: std::sync::Condvar,
+}
+
+impl Threads {
+    /// To be held by a thread from its start to its end.
+    pub(crate) fn enter(self: &Arc<Self>) -> Running {
+        *crate::sync::lock(&self.running) += 1;
+        Running(Arc::clone(self))
+    }
+
+    pub(crate) fn ended_by(&self, until: Option<std::time::Instant>) -> bool {
+        let mut running = crate::sync::lock(&self.running);
+        while *running > 0 {
+            let wait = match until {
+                None => std::time::Duration::MAX,
+                Some(until) => match until.checked_duration_since(std::time::Instant::now()) {
+                    Some(left) if !left.is_zero() => left,
+                    _ => return false,
+                },
+            };
+            running = match self.ended.wait_timeout(running, wait) {
+                Ok((running, _)) => running,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        true
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Threads>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *crate::sync::lock(&self.0.running) -= 1;
+        self.0.ended.notify_all();
+    }
+}

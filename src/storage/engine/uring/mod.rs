@@ -1,0 +1,156 @@
+//! The engine on io_uring: one ring per thread, which alone submits to it and alone answers from it.
+
+mod buffers;
+mod files;
+mod mailbox;
+mod setup;
+mod worker;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::super::error::EngineError;
+use super::super::request::Job;
+use super::{Engine, EngineKind, Threads};
+use crate::memory::Arena;
+use mailbox::Mailbox;
+pub use setup::RingFeatures;
+use worker::Worker;
+
+#[derive(Clone, Debug)]
+pub(crate) struct UringSettings {
+    /// Reads under way at once, per ring.
+    pub(crate) depth: u32,
+    pub(crate) rings: u32,
+    /// Poll for completions of direct reads, where the device has polled queues.
+    pub(crate) iopoll: bool,
+    /// A kernel thread submits, and sleeps after this long without work.
+    pub(crate) sqpoll: Option<Duration>,
+    #[cfg(test)]
+    pub(crate) faults: Option<Arc<super::faults::Faults>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Uring {
+    rings: Vec<Arc<Inbox>>,
+    next: AtomicUsize,
+    features: RingFeatures,
+    threads: Arc<Threads>,
+}
+
+/// The way to one ring's thread.
+#[derive(Debug)]
+struct Inbox {
+    mailbox: Mailbox<Letter>,
+    bell: EventFd,
+}
+
+#[derive(Debug)]
+enum Letter {
+    Job(Job),
+    /// A pair of descriptors was closed, by id.
+    Closed(u64),
+    End,
+}
+
+impl Inbox {
+    fn post(&self, letter: Letter) {
+        match self.mailbox.post(letter) {
+            Ok(true) => self.ring(),
+            Ok(false) => {}
+            // The ring has ended: a job's waiter hears of its drop, and nothing else matters any more.
+            Err(letter) => drop(letter),
+        }
+    }
+
+    fn ring(&self) {
+        // It can only fail when 2^64 - 2 rings are unheard.
+        if let Err(error) = self.bell.write(1) {
+            tracing::error!("cannot wake the ring's thread: {error}");
+        }
+    }
+}
+
+impl Uring {
+    /// Starts the rings, each tried with one operation before it counts.
+    pub(crate) fn new(settings: &UringSettings, arena: &Arena) -> Result<Self, EngineError> {
+        let mut engine = Self {
+            rings: Vec::new(),
+            next: AtomicUsize::new(0),
+            features: RingFeatures::default(),
+            threads: Arc::default(),
+        };
+        for number in 0..settings.rings.max(1) {
+            // A failure drops what there is of the engine, and that ends the rings already started.
+            engine.features = engine.start(number, settings, arena)?;
+        }
+        Ok(engine)
+    }
+
+    /// What the rings turned out to have.
+    pub(crate) fn features(&self) -> RingFeatures {
+        self.features
+    }
+
+    fn start(&mut self, number: u32, settings: &UringSettings, arena: &Arena) -> Result<RingFeatures, EngineError> {
+        let refused = |step, error| EngineError::Refused { kind: EngineKind::Uring, step, error };
+        let bell =
+            EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|errno| refused("creating an eventfd", errno.into()))?;
+        let inbox = Arc::new(Inbox { mailbox: Mailbox::new(), bell });
+        let (started, outcome) = mpsc::channel();
+        let running = self.threads.enter();
+        let thread = thread::Builder::new().name(format!("forebay-uring-{number}")).spawn({
+            let (inbox, settings, arena) = (Arc::clone(&inbox), settings.clone(), arena.clone());
+            move || {
+                let _running = running;
+                // The ring belongs to the thread that builds it.
+                match Worker::new(inbox, &settings, arena, number == 0) {
+                    Ok((worker, features)) => {
+                        let _ = started.send(Ok(features));
+                        worker.run();
+                    }
+                    Err(error) => {
+                        let _ = started.send(Err(error));
+                    }
+                }
+            }
+        });
+        thread.map_err(|error| refused("starting a thread", error))?;
+        let features = outcome.recv().unwrap_or_else(|_| {
+            Err(refused("starting the ring's thread", std::io::Error::other("the thread panicked")))
+        })?;
+        self.rings.push(inbox);
+        Ok(features)
+    }
+}
+
+impl Engine for Uring {
+    fn take(&self, job: Job) {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        self.rings[next % self.rings.len()].post(Letter::Job(job));
+    }
+
+    fn lanes(&self) -> usize {
+        self.rings.len()
+    }
+
+    fn close(&self) {
+        for inbox in &self.rings {
+            inbox.post(Letter::End);
+        }
+    }
+
+    fn ended_by(&self, until: Option<Instant>) -> bool {
+        self.threads.ended_by(until)
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

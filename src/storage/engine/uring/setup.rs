@@ -1,0 +1,109 @@
+//! Building a ring with the best flags that the kernel takes, tried by doing.
+
+use std::io;
+use std::time::Duration;
+
+use io_uring::{IoUring, opcode};
+
+use super::super::super::error::EngineError;
+use super::super::EngineKind;
+use super::UringSettings;
+
+/// What a ring turned out to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RingFeatures {
+    /// `IORING_SETUP_SINGLE_ISSUER`: one thread submits.
+    pub single_issuer: bool,
+    /// `IORING_SETUP_DEFER_TASKRUN`: completions are worked off when that thread asks for them.
+    pub defer_taskrun: bool,
+    /// `IORING_SETUP_COOP_TASKRUN`: completions do not interrupt that thread.
+    pub coop_taskrun: bool,
+    /// `IORING_SETUP_SQPOLL`: a kernel thread submits.
+    pub sqpoll: bool,
+    /// A second ring polls for completions of direct reads (`IORING_SETUP_IOPOLL`).
+    pub iopoll: bool,
+    /// The arena is registered, so that the kernel need not pin its pages for each read.
+    pub fixed_buffers: bool,
+    /// Files can be registered, so that the kernel need not look them up for each read.
+    pub fixed_files: bool,
+}
+
+/// Builds a ring with room for `depth` reads and the wake-up, on the thread that will own it.
+pub(super) fn ring(settings: &UringSettings) -> Result<(IoUring, RingFeatures), EngineError> {
+    let entries = (settings.depth + 1).next_power_of_two();
+    let mut last = io::Error::from(io::ErrorKind::Unsupported);
+    for features in wishes(settings.sqpoll) {
+        match build(entries, features, settings.sqpoll).and_then(try_out) {
+            Ok(ring) => return Ok((ring, features)),
+            Err(error) => {
+                // An unknown flag is EINVAL: a plainer ring may do. Anything else plainness does not mend.
+                let unknown = error.kind() == io::ErrorKind::InvalidInput;
+                last = error;
+                if !unknown {
+                    break;
+                }
+            }
+        }
+    }
+    Err(EngineError::Refused { kind: EngineKind::Uring, step: "setting up a ring", error: last })
+}
+
+/// A second ring for polled reads, which cannot serve anything else.
+pub(super) fn polled_ring(depth: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.dontfork().setup_single_issuer().setup_defer_taskrun().setup_iopoll();
+    builder.build(depth.next_power_of_two()).or_else(|_| IoUring::builder().dontfork().setup_iopoll().build(depth))
+}
+
+/// From the best to the plainest.
+fn wishes(sqpoll: Option<Duration>) -> Vec<RingFeatures> {
+    let plain = RingFeatures { sqpoll: sqpoll.is_some(), ..RingFeatures::default() };
+    let single = RingFeatures { single_issuer: true, ..plain };
+    let coop = RingFeatures { coop_taskrun: true, ..plain };
+    match sqpoll {
+        // The kernel thread does the work that the other flags are about.
+        Some(_) => vec![single, plain],
+        None => vec![RingFeatures { defer_taskrun: true, coop_taskrun: true, ..single }, coop, plain],
+    }
+}
+
+fn build(entries: u32, features: RingFeatures, sqpoll: Option<Duration>) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.dontfork();
+    if features.single_issuer {
+        builder.setup_single_issuer();
+    }
+    if features.defer_taskrun {
+        builder.setup_defer_taskrun();
+    }
+    if features.coop_taskrun {
+        builder.setup_coop_taskrun();
+    }
+    if let Some(idle) = sqpoll {
+        builder.setup_sqpoll(u32::try_from(idle.as_millis()).unwrap_or(u32::MAX));
+    }
+    builder.build(entries)
+}
+
+/// One operation that does nothing: a ring can be built and still be of no use, as under a filter that lets only the
+/// set-up through.
+fn try_out(mut ring: IoUring) -> io::Result<IoUring> {
+    const TRIAL: u64 = 7;
+    let nop = opcode::Nop::new().build().user_data(TRIAL);
+    // SAFETY: a nop refers to no memory.
+    unsafe { ring.submission().push(&nop) }.map_err(io::Error::other)?;
+    loop {
+        match ring.submit_and_wait(1) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(_) => break,
+        }
+    }
+    match ring.completion().next() {
+        Some(answer) if answer.user_data() == TRIAL && answer.result() == 0 => {}
+        Some(answer) => return Err(io::Error::from_raw_os_error(answer.result().saturating_neg())),
+        None => return Err(io::Error::other("the ring does not answer")),
+    }
+    Ok(ring)
+}

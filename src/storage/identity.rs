@@ -1,0 +1,58 @@
+//! Which file it is, so that another one, or another content, under the same path is noticed.
+
+use std::io;
+use std::path::Path;
+
+use super::error::Change;
+use super::file::FileKind;
+use crate::sys::statx::{self, Statx};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: (u32, u32),
+    inode: u64,
+    size: u64,
+    /// Nothing for a block device, whose node's times say nothing of its content.
+    times: Option<[(i64, u32); 2]>,
+}
+
+impl Identity {
+    pub(crate) fn new(stat: &Statx, kind: FileKind) -> Self {
+        match kind {
+            FileKind::Regular => Self {
+                device: stat.device,
+                inode: stat.inode,
+                size: stat.size,
+                times: Some([stat.modified, stat.changed]),
+            },
+            FileKind::BlockDevice => Self { device: stat.special, inode: 0, size: 0, times: None },
+        }
+    }
+
+    /// What is different about the file that `path` leads to now.
+    ///
+    /// # Errors
+    /// The kernel's, where it does not say.
+    pub(crate) fn change_at(&self, path: &Path, kind: FileKind) -> io::Result<Option<Change>> {
+        match statx::of_path(path) {
+            Ok(stat) => Ok(self.change_to(&Self::new(&stat, kind))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::Removed)),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn change_to(&self, now: &Self) -> Option<Change> {
+        let (from, to) = (self.size, now.size);
+        if (self.device, self.inode) != (now.device, now.inode) {
+            Some(Change::Replaced)
+        } else if to < from {
+            Some(Change::Shrank { from, to })
+        } else if to > from {
+            Some(Change::Grew { from, to })
+        } else if self.times != now.times {
+            Some(Change::Touched)
+        } else {
+            None
+        }
+    }
+}

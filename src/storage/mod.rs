@@ -1,0 +1,39 @@
+//! Open files and how their bytes are read: alignment, page cache, engines, and the reader that joins them.
+//!
+//! Owns: descriptors, the plan of a read (sorted, coalesced, split, widened), the engines that carry it out and the
+//! rule for every answer the kernel can give. May touch: `memory`, `sys`, and nothing above itself.
+
+mod align;
+mod builder;
+mod descriptors;
+mod direct;
+mod engine;
+mod error;
+mod extent;
+mod file;
+mod identity;
+mod layout;
+mod pieces;
+mod plan;
+mod progress;
+mod read;
+mod reader;
+mod request;
+mod stats;
+mod stream;
+#[cfg(all(test, not(forebay_loom)))]
+mod tests;
+
+pub use align::Alignment;
+pub use builder::ReaderBuilder;
+pub use direct::NoDirect;
+pub use engine::{EngineChoice, EngineKind, RingFeatures};
+pub use error::{Change, EngineError, OpenError, OpenFault, ReadError, ReadFault};
+pub use extent::Extent;
+pub use file::{File, FileKind};
+pub use pieces::Pieces;
+pub use plan::Mode;
+pub use read::Read;
+pub use reader::Reader;
+pub use stats::Stats;
+pub use stream::ReadStream;

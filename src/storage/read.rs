@@ -1,0 +1,261 @@
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::sync::oneshot;
+
+use super::descriptors::{Descriptors, PairError};
+use super::error::{ReadError, ReadFault};
+use super::file::File;
+use super::layout::{Part, Via};
+use super::pieces::Pieces;
+use super::plan::{Mode, Plan, prefer_warm};
+use super::reader::Core;
+use super::request::{Job, Request, Wave};
+use crate::memory::{Loan, MemoryError, Slot};
+
+/// A read under way: a future of its [`Pieces`].
+///
+/// It was given to the engine when it was made, if memory was free, and else is when it is first polled after memory
+/// has come free. Dropping it leaves what is under way to the engine, which finishes it and takes the memory back.
+#[must_use = "a read that is dropped delivers nothing"]
+pub struct Read {
+    core: Arc<Core>,
+    state: State,
+}
+
+enum State {
+    /// Waits for memory.
+    Waiting(Loan, Box<Plan>),
+    Reading(Reading),
+    Over(Option<Result<Pieces, ReadError>>),
+}
+
+struct Reading {
+    request: Arc<Request>,
+    pieces: Vec<Range<usize>>,
+    /// Parts that no engine has yet, by file: more files than may be open at once are read in waves.
+    rest: Vec<Part>,
+    wave: oneshot::Receiver<()>,
+}
+
+impl Read {
+    pub(super) fn new(core: &Arc<Core>, plan: Result<Plan, ReadError>) -> Self {
+        let state = plan.and_then(|plan| begin(core, plan)).unwrap_or_else(|error| State::Over(Some(Err(error))));
+        Self { core: Arc::clone(core), state }
+    }
+
+    /// Whether it waits for memory to come free.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(..))
+    }
+
+    /// Waits for the read on this thread, with any runtime or none.
+    ///
+    /// # Errors
+    /// As [`Reader::read`](super::Reader::read).
+    pub fn wait(self) -> Result<Pieces, ReadError> {
+        pollster::block_on(self)
+    }
+
+    /// Gives the read to the engine if its memory has come free.
+    pub(super) fn poll_begin(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let State::Waiting(loan, _) = &mut self.state {
+            let slot = ready!(Pin::new(loan).poll(context));
+            let State::Waiting(_, plan) = std::mem::replace(&mut self.state, State::Over(None)) else {
+                return Poll::Ready(());
+            };
+            self.state = begin_in(&self.core, *plan, slot).unwrap_or_else(|error| State::Over(Some(Err(error))));
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Future for Read {
+    type Output = Result<Pieces, ReadError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        ready!(this.poll_begin(context));
+        loop {
+            match &mut this.state {
+                State::Reading(reading) => {
+                    // Sent or dropped, it says the same: no job of the wave is left.
+                    let _ = ready!(Pin::new(&mut reading.wave).poll(context));
+                    if let Some(outcome) = go_on(&this.core, reading) {
+                        this.state = State::Over(Some(outcome));
+                    }
+                }
+                State::Over(outcome) => return outcome.take().map_or(Poll::Pending, Poll::Ready),
+                State::Waiting(..) => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Read {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Waiting(..) => "waits for memory",
+            State::Reading(_) => "under way",
+            State::Over(_) => "over",
+        };
+        f.debug_tuple("Read").field(&state).finish()
+    }
+}
+
+fn begin(core: &Arc<Core>, plan: Plan) -> Result<State, ReadError> {
+    if plan.layout.parts.is_empty() {
+        return Ok(State::Over(Some(Ok(Pieces::new(None, plan.layout.pieces)))));
+    }
+    let over_budget = |error: MemoryError| {
+        let part = &plan.layout.parts[0];
+        let path = plan.files[part.file as usize].path().to_owned();
+        ReadError { path, offset: part.need.start, fault: ReadFault::Memory(error) }
+    };
+    let (len, align) = (plan.layout.len, plan.memory_align);
+    match core.arena.try_loan_aligned(len, align).map_err(over_budget)? {
+        Some(slot) => begin_in(core, plan, slot),
+        None => {
+            let loan = core.arena.loan_aligned(len, align).map_err(over_budget)?;
+            Ok(State::Waiting(loan, Box::new(plan)))
+        }
+    }
+}
+
+fn begin_in(core: &Arc<Core>, plan: Plan, slot: Slot) -> Result<State, ReadError> {
+    let Plan { files, layout, .. } = plan;
+    let forced = core.settings.mode == Mode::Direct;
+    let mut files: Vec<(File, u64)> = files.into_iter().map(|file| (file, u64::MAX)).collect();
+    for part in layout.parts.iter().rev() {
+        files[part.file as usize].1 = part.need.start;
+    }
+    let request = Request::new(slot, files, layout.parts.len(), forced, Arc::clone(&core.counters));
+    let request = Arc::new(request);
+    let mut rest = layout.parts;
+    let wave = next_wave(core, &request, &mut rest)?;
+    Ok(State::Reading(Reading { request, pieces: layout.pieces, rest, wave }))
+}
+
+/// What follows when a wave is over: the outcome, or nothing where another wave was begun.
+fn go_on(core: &Arc<Core>, reading: &mut Reading) -> Option<Result<Pieces, ReadError>> {
+    let request = &reading.request;
+    if let Some(failure) = request.take_failure() {
+        return Some(Err(explained(failure, &request.files)));
+    }
+    if !request.lacks_only(reading.rest.len()) {
+        return Some(Err(ended(request)));
+    }
+    if !reading.rest.is_empty() {
+        return match next_wave(core, request, &mut reading.rest) {
+            Ok(wave) => {
+                reading.wave = wave;
+                None
+            }
+            Err(error) => Some(Err(error)),
+        };
+    }
+    if let Err(error) = request.files.iter().try_for_each(unchanged) {
+        return Some(Err(error));
+    }
+    Some(Ok(Pieces::new(Some(Arc::clone(request)), std::mem::take(&mut reading.pieces))))
+}
+
+/// Gives the engines the parts of as many files as may be open now, and says how to hear of their end.
+fn next_wave(
+    core: &Arc<Core>,
+    request: &Arc<Request>,
+    rest: &mut Vec<Part>,
+) -> Result<oneshot::Receiver<()>, ReadError> {
+    let (wave, done) = Wave::new();
+    let first = rest[0].file;
+    let aside = core.needs_pread(&request.files[first as usize].0);
+    let mut pairs: Vec<Arc<Descriptors>> = Vec::new();
+    let mut taken = 0;
+    while let Some(file_number) = rest.get(taken).map(|part| part.file) {
+        let file = &request.files[file_number as usize].0;
+        if core.needs_pread(file) != aside || pairs.len() == core.most_files() {
+            break;
+        }
+        let opened = if pairs.is_empty() {
+            core.cache.pair_waiting(&file.inner).map(Some)
+        } else {
+            core.cache.pair(&file.inner)
+        };
+        let Some(pair) = opened.map_err(|error| not_opened(file, &rest[taken], error))? else { break };
+        let end = taken + rest[taken..].iter().take_while(|part| part.file == file_number).count();
+        let parts = &mut rest[taken..end];
+        if core.settings.mode == Mode::Auto && parts[0].via == Via::Direct {
+            prefer_warm(file, &pair, parts);
+        }
+        pairs.push(pair);
+        taken = end;
+    }
+    let later = rest.split_off(taken);
+    let parts = std::mem::replace(rest, later);
+    let pairs = Arc::new(pairs);
+    let engine = core.engine_for(aside).map_err(|error| {
+        let part = &parts[0];
+        let path = request.files[part.file as usize].0.path().to_owned();
+        tracing::error!("{error}");
+        ReadError { path, offset: part.need.start, fault: ReadFault::EngineEnded }
+    })?;
+    for parts in dealt(parts, engine.lanes()) {
+        engine.take(Job::new(parts, Arc::clone(request), Arc::clone(&pairs), first, Arc::clone(&wave)));
+    }
+    Ok(done)
+}
+
+/// Divides parts among lanes, each a run of neighbours; few are not worth dividing.
+fn dealt(mut parts: Vec<Part>, lanes: usize) -> Vec<Vec<Part>> {
+    const FEW: usize = 4;
+    if lanes == 1 || parts.len() < lanes * FEW {
+        return vec![parts];
+    }
+    let share = parts.len().div_ceil(lanes);
+    let mut hands = Vec::with_capacity(lanes);
+    while parts.len() > share {
+        hands.push(parts.split_off(parts.len() - share));
+    }
+    hands.push(parts);
+    hands
+}
+
+fn unchanged((file, offset): &(File, u64)) -> Result<(), ReadError> {
+    let fault = match file.change() {
+        Ok(None) => return Ok(()),
+        Ok(Some(change)) => ReadFault::Changed(change),
+        Err(error) => ReadFault::Io { error },
+    };
+    Err(ReadError { path: file.path().to_owned(), offset: *offset, fault })
+}
+
+/// A file that ends early has most often been changed: then that is what is wrong.
+fn explained(failure: ReadError, files: &[(File, u64)]) -> ReadError {
+    let changed = files
+        .iter()
+        .find(|(file, _)| file.path() == failure.path)
+        .filter(|_| matches!(failure.fault, ReadFault::Ends { .. } | ReadFault::Io { .. }))
+        .and_then(|(file, _)| file.change().ok().flatten());
+    match changed {
+        Some(change) => ReadError { fault: ReadFault::Changed(change), ..failure },
+        None => failure,
+    }
+}
+
+fn ended(request: &Request) -> ReadError {
+    let (path, offset) =
+        request.files.first().map_or_else(Default::default, |(file, offset)| (file.path().to_owned(), *offset));
+    ReadError { path, offset, fault: ReadFault::EngineEnded }
+}
+
+fn not_opened(file: &File, part: &Part, error: PairError) -> ReadError {
+    let fault = match error {
+        PairError::Open(fault) => ReadFault::Open(fault),
+        PairError::Changed(change) => ReadFault::Changed(change),
+    };
+    ReadError { path: file.path().to_owned(), offset: part.need.start, fault }
+}

@@ -1,0 +1,206 @@
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::builder::ReaderBuilder;
+use super::descriptors::DescriptorCache;
+use super::engine::{Engine, EngineKind, Pread, RingFeatures};
+use super::error::{EngineError, OpenError, OpenFault, ReadError};
+use super::extent::Extent;
+use super::file::File;
+use super::pieces::Pieces;
+use super::plan::{Mode, Plan, PlanSettings};
+use super::read::Read;
+use super::stats::{Counters, Stats};
+use super::stream::ReadStream;
+use crate::memory::Arena;
+use crate::sync::lock;
+use crate::sys::statfs::FileSystem;
+
+/// Reads extents of files into one arena of registered memory, through one engine. Cloning gives another handle.
+///
+/// Dropping the last handle, of the reader and its reads, lets the engine finish what it has taken, and waits a second
+/// for that at most; what takes longer goes on by itself and frees its memory when it is done.
+#[derive(Clone)]
+pub struct Reader {
+    core: Arc<Core>,
+}
+
+pub(crate) struct Core {
+    pub(super) arena: Arena,
+    pub(super) settings: PlanSettings,
+    pub(super) cache: Arc<DescriptorCache>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) kind: EngineKind,
+    pub(super) features: Option<RingFeatures>,
+    pub(super) fallback: Option<EngineError>,
+    pub(super) depth: u32,
+    /// Serves what the ring must not read, from the first such file on.
+    pub(super) aside: Mutex<Option<Arc<dyn Engine>>>,
+}
+
+impl Reader {
+    /// A reader to be set up; every setting has a default.
+    pub fn builder() -> ReaderBuilder {
+        ReaderBuilder::default()
+    }
+
+    pub(super) fn new(core: Core) -> Self {
+        Self { core: Arc::new(core) }
+    }
+
+    /// Opens a regular file or a block device. Its path is bytes, and need not be text.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the path: where it cannot be opened, is something else than a file (a directory, a FIFO),
+    /// or where direct reads were asked for and cannot be had.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<File, OpenError> {
+        let path = path.as_ref();
+        let file = File::open(&self.core.cache, path)?;
+        if self.core.settings.mode == Mode::Direct
+            && let Err(reason) = file.direct()
+        {
+            return Err(OpenError { path: path.to_owned(), fault: OpenFault::NoDirect(reason) });
+        }
+        Ok(file)
+    }
+
+    /// Reads a list of extents, of any files opened with this reader, into one piece of the arena.
+    ///
+    /// The read is planned on this thread and given to the engine at once where memory is free. The order of the list
+    /// decides nothing but the order of the [`Pieces`]: neighbours are read together, large extents in chunks.
+    /// Extents may overlap, repeat, and be empty.
+    ///
+    /// # Errors
+    /// The future ends with [`ReadError`], which names path and offset: where an extent passes the end of its file,
+    /// the file is not the one that was opened any more, the device or the kernel fails, or the whole cannot fit the
+    /// budget. Nothing is delivered then; no byte is ever made up.
+    pub fn read(&self, extents: &[Extent]) -> Read {
+        Read::new(&self.core, Plan::new(extents, self.core.settings))
+    }
+
+    /// [`read`](Self::read), awaited on this thread.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_blocking(&self, extents: &[Extent]) -> Result<Pieces, ReadError> {
+        self.read(extents).wait()
+    }
+
+    /// Reads extents of any length in order, in parts, ahead of whoever takes them and within the budget.
+    pub fn stream(&self, extents: impl IntoIterator<Item = Extent>) -> ReadStream {
+        let chunk = self.core.settings.chunk;
+        ReadStream::new(self.clone(), extents.into_iter().collect(), chunk, self.core.depth)
+    }
+
+    /// The engine that this reader got.
+    pub fn engine(&self) -> EngineKind {
+        self.core.kind
+    }
+
+    /// What the ring has; `None` where the engine is another.
+    pub fn ring_features(&self) -> Option<RingFeatures> {
+        self.core.features
+    }
+
+    /// Why the engine is not `uring`, where it was chosen by itself and that one could not be had.
+    pub fn fallback(&self) -> Option<&EngineError> {
+        self.core.fallback.as_ref()
+    }
+
+    /// The memory that reads land in.
+    pub fn arena(&self) -> &Arena {
+        &self.core.arena
+    }
+
+    /// What has been read so far. A read counts when it is over.
+    pub fn stats(&self) -> Stats {
+        self.core.counters.now()
+    }
+
+    /// Closes the engine and waits until all that it had taken is done. Reads begun later, also through other handles,
+    /// fail.
+    pub async fn close(self) {
+        let (ended, heard) = tokio::sync::oneshot::channel();
+        let core = Arc::clone(&self.core);
+        let waiter = std::thread::Builder::new().name("forebay-close".into()).spawn(move || {
+            core.close(None);
+            let _ = ended.send(());
+        });
+        match waiter {
+            Ok(_) => {
+                let _ = heard.await;
+            }
+            Err(_) => self.close_blocking(),
+        }
+    }
+
+    /// [`close`](Self::close) on this thread.
+    pub fn close_blocking(self) {
+        self.core.close(None);
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("engine", &self.core.engine)
+            .field("settings", &self.core.settings)
+            .field("arena", &self.core.arena)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// Whether the ring must not read this file: an io_uring read of a FUSE file that its process answers short can
+    /// deliver wrong bytes with a plausible length (seen on Linux 6.18 and 7.3).
+    pub(super) fn needs_pread(&self, file: &File) -> bool {
+        self.kind == EngineKind::Uring && file.inner.system == FileSystem::Fuse
+    }
+
+    /// The engine for ordinary files, or the one for those that the ring must not read.
+    pub(super) fn engine_for(&self, aside: bool) -> Result<Arc<dyn Engine>, EngineError> {
+        const THREADS: usize = 4;
+        if !aside {
+            return Ok(Arc::clone(&self.engine));
+        }
+        let mut engine = lock(&self.aside);
+        if let Some(engine) = &*engine {
+            return Ok(Arc::clone(engine));
+        }
+        let started: Arc<dyn Engine> = Arc::new(Pread::new(
+            THREADS,
+            #[cfg(test)]
+            None,
+        )?);
+        Ok(Arc::clone(engine.insert(started)))
+    }
+
+    /// How many files one read may hold open at once, so that others can read beside it.
+    pub(super) fn most_files(&self) -> usize {
+        self.cache.room().div_ceil(2)
+    }
+
+    fn close(&self, until: Option<Instant>) -> bool {
+        self.engine.close();
+        let aside = lock(&self.aside).clone();
+        if let Some(aside) = &aside {
+            aside.close();
+        }
+        self.engine.ended_by(until) && aside.is_none_or(|aside| aside.ended_by(until))
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        if !self.close(Some(Instant::now() + PATIENCE)) {
+            tracing::warn!(
+                "reads are still under way after {PATIENCE:?}; they go on by themselves, and their memory stays \
+                 until the kernel has answered"
+            );
+        }
+    }
+}

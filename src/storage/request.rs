@@ -1,0 +1,183 @@
+//! One read under way: the slot it lands in, what is left of it, and how it ended.
+//!
+//! The memory rule of the whole crate lives here. A [`Request`] owns its slot. Every job that an engine holds keeps
+//! its request alive, and an engine lets go of a job only when the kernel has answered all that the job asked it.
+//! Whoever waits holds the request too, but looks at the slot only after the last job is gone. Dropping a future
+//! therefore frees nothing that the kernel may still write to.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use super::descriptors::Descriptors;
+use super::error::{ReadError, ReadFault};
+use super::file::File;
+use super::layout::{Part, Via};
+use super::progress::{Next, Progress};
+use super::stats::{Counters, Stats};
+use crate::memory::Slot;
+use crate::sync::lock;
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// No reference to its bytes is made before every job is gone.
+    slot: Slot,
+    /// Each with the first offset that is read of it.
+    pub(crate) files: Vec<(File, u64)>,
+    /// Nothing but direct reads will do.
+    pub(crate) forced_direct: bool,
+    left: AtomicUsize,
+    failure: Mutex<Option<ReadError>>,
+    counters: Arc<Counters>,
+}
+
+impl Request {
+    pub(crate) fn new(
+        slot: Slot,
+        files: Vec<(File, u64)>,
+        parts: usize,
+        forced_direct: bool,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self { slot, files, forced_direct, left: AtomicUsize::new(parts), failure: Mutex::default(), counters }
+    }
+
+    /// The bytes that have landed. Only to be called when no job of this request is left.
+    pub(crate) fn landed(&self) -> &[u8] {
+        &self.slot
+    }
+
+    /// Whether all but `parts` parts have landed. Acquires what the engine wrote.
+    pub(crate) fn lacks_only(&self, parts: usize) -> bool {
+        self.left.load(Ordering::Acquire) == parts
+    }
+
+    /// The first failure, once.
+    pub(crate) fn take_failure(&self) -> Option<ReadError> {
+        lock(&self.failure).take()
+    }
+
+    pub(crate) fn fail(&self, file: u32, offset: u64, fault: ReadFault) {
+        let path = self.files[file as usize].0.path().to_owned();
+        lock(&self.failure).get_or_insert(ReadError { path, offset, fault });
+    }
+}
+
+/// Jobs that are waited for together: when the last of them lets go, the waiter's end of the channel hears it.
+#[derive(Debug)]
+pub(crate) struct Wave {
+    waiter: oneshot::Sender<()>,
+}
+
+impl Wave {
+    pub(crate) fn new() -> (Arc<Self>, oneshot::Receiver<()>) {
+        let (waiter, done) = oneshot::channel();
+        (Arc::new(Self { waiter }), done)
+    }
+}
+
+/// Parts of one request, for an engine to carry out.
+#[derive(Debug)]
+pub(crate) struct Job {
+    parts: Vec<Part>,
+    next: usize,
+    request: Arc<Request>,
+    /// Of the files from `first_file` on.
+    pairs: Arc<Vec<Arc<Descriptors>>>,
+    first_file: u32,
+    landed: usize,
+    stats: Stats,
+    failed: bool,
+    // Dropped last of all: whoever hears of it may look at the slot.
+    wave: Arc<Wave>,
+}
+
+impl Job {
+    pub(crate) fn new(
+        parts: Vec<Part>,
+        request: Arc<Request>,
+        pairs: Arc<Vec<Arc<Descriptors>>>,
+        first_file: u32,
+        wave: Arc<Wave>,
+    ) -> Self {
+        Self { parts, next: 0, request, pairs, first_file, landed: 0, stats: Stats::default(), failed: false, wave }
+    }
+
+    /// The next part to begin, by number. None once a part has failed or nobody waits any more: what is under way is
+    /// still to be awaited.
+    pub(crate) fn begin(&mut self) -> Option<usize> {
+        if self.next == self.parts.len() || self.failed || self.wave.waiter.is_closed() {
+            self.next = self.parts.len();
+            return None;
+        }
+        self.next += 1;
+        Some(self.next - 1)
+    }
+
+    /// Whether every part has been begun.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.next == self.parts.len()
+    }
+
+    pub(crate) fn progress(&self, part: usize) -> Progress {
+        Progress::new(&self.parts[part])
+    }
+
+    pub(crate) fn pair(&self, part: usize) -> &Arc<Descriptors> {
+        &self.pairs[(self.parts[part].file - self.first_file) as usize]
+    }
+
+    pub(crate) fn file(&self, part: usize) -> &File {
+        &self.request.files[self.parts[part].file as usize].0
+    }
+
+    /// The file's range to read next, and the address that it lands at.
+    pub(crate) fn read(&self, part: usize, progress: &Progress) -> (Range<u64>, NonNull<u8>) {
+        let part = &self.parts[part];
+        let at = progress.landing(part);
+        // SAFETY: the plan gave the part `landing..landing + wide.len()` of the slot, whose length it computed, and
+        // `progress` stays inside that.
+        (progress.read(part), unsafe { self.request.slot.address().add(at) })
+    }
+
+    /// Takes the kernel's answer to the read of a part and says what follows.
+    pub(crate) fn answer(&mut self, part: usize, progress: &mut Progress, answer: i32) -> Next {
+        let next = progress.answer(answer, &self.parts[part], self.file(part), self.request.forced_direct);
+        self.stats.answers += 1;
+        let part = &self.parts[part];
+        match &next {
+            Next::Read | Next::Later(_) => self.stats.repeats += 1,
+            Next::Done => {
+                self.landed += 1;
+                let bytes = part.need.end - part.need.start;
+                match progress.via {
+                    Via::Direct => self.stats.bytes_direct += bytes,
+                    Via::Buffered => self.stats.bytes_buffered += bytes,
+                }
+            }
+            Next::Failed(_) => {}
+        }
+        next
+    }
+
+    /// Keeps the slot from ever being lent again, as the kernel may still write to it.
+    pub(crate) fn leak_memory(&self) {
+        std::mem::forget(Arc::clone(&self.request));
+    }
+
+    pub(crate) fn fail(&mut self, part: usize, progress: &Progress, fault: ReadFault) {
+        self.failed = true;
+        let part = &self.parts[part];
+        self.request.fail(part.file, progress.read(part).start.max(part.need.start), fault);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.request.counters.add(&self.stats);
+        self.request.left.fetch_sub(self.landed, Ordering::Release);
+    }
+}

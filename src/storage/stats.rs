@@ -1,0 +1,42 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a [`Reader`](super::Reader) has done since it was built. Bytes are those delivered, not those that widening
+/// added: their sum is the sum of what was asked for, gaps between neighbours included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Bytes read past the page cache.
+    pub bytes_direct: u64,
+    /// Bytes read through the page cache.
+    pub bytes_buffered: u64,
+    /// Answers of the kernel to reads.
+    pub answers: u64,
+    /// Answers that were short, or asked to try again, so that another read had to follow.
+    pub repeats: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    direct: AtomicU64,
+    buffered: AtomicU64,
+    answers: AtomicU64,
+    repeats: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(&self, stats: &Stats) {
+        self.direct.fetch_add(stats.bytes_direct, Ordering::Relaxed);
+        self.buffered.fetch_add(stats.bytes_buffered, Ordering::Relaxed);
+        self.answers.fetch_add(stats.answers, Ordering::Relaxed);
+        self.repeats.fetch_add(stats.repeats, Ordering::Relaxed);
+    }
+
+    pub(crate) fn now(&self) -> Stats {
+        Stats {
+            bytes_direct: self.direct.load(Ordering::Relaxed),
+            bytes_buffered: self.buffered.load(Ordering::Relaxed),
+            answers: self.answers.load(Ordering::Relaxed),
+            repeats: self.repeats.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+use super::error::ReadError;
+use super::extent::Extent;
+use super::read::Read;
+use super::reader::Reader;
+
+/// Extents read in order and in parts, ahead of whoever takes them: a [`Stream`] of [`Bytes`], and a blocking iterator
+/// through [`next_blocking`](Self::next_blocking).
+///
+/// A part is the memory that it landed in. Whoever keeps parts keeps that memory: with as much as the budget kept, the
+/// stream waits until some is given back. After an error the stream ends.
+#[must_use = "a stream reads nothing until it is polled"]
+pub struct ReadStream {
+    reader: Reader,
+    extents: VecDeque<Extent>,
+    under_way: VecDeque<(Read, u64)>,
+    /// Bytes of the reads under way.
+    ahead: u64,
+    window: u64,
+    part: u64,
+}
+
+impl ReadStream {
+    pub(super) fn new(reader: Reader, extents: VecDeque<Extent>, chunk: u64, depth: u32) -> Self {
+        let budget = reader.arena().budget();
+        // Parts of a few chunks spare the consumer a wake-up for each, and leave room for several under way.
+        let part = chunk.saturating_mul(CHUNKS_PER_PART).min(budget / 8).max(64 << 10);
+        let window = chunk.saturating_mul(u64::from(depth)).max(2 * part).min(budget / 4 * 3);
+        Self { reader, extents, under_way: VecDeque::new(), ahead: 0, window, part }
+    }
+
+    /// Sets the most bytes that one item has. Smaller parts cost more wake-ups, larger ones more memory.
+    pub fn part(mut self, bytes: u64) -> Self {
+        self.part = bytes.max(1);
+        self
+    }
+
+    /// Sets how many bytes are read ahead of the consumer.
+    pub fn window(mut self, bytes: u64) -> Self {
+        self.window = bytes.max(1);
+        self
+    }
+
+    /// The next part, awaited on this thread, with any runtime or none; `None` at the end.
+    pub fn next_blocking(&mut self) -> Option<Result<Bytes, ReadError>> {
+        pollster::block_on(poll_fn(|context| self.poll_part(context)))
+    }
+
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, ReadError>>> {
+        self.read_ahead(context);
+        let Some((read, bytes)) = self.under_way.front_mut() else { return Poll::Ready(None) };
+        let Poll::Ready(outcome) = Pin::new(read).poll(context) else { return Poll::Pending };
+        self.ahead -= *bytes;
+        self.under_way.pop_front();
+        if outcome.is_err() {
+            self.extents.clear();
+            self.under_way.clear();
+            self.ahead = 0;
+        }
+        self.read_ahead(context);
+        Poll::Ready(Some(outcome.map(|pieces| pieces.bytes(0))))
+    }
+
+    fn read_ahead(&mut self, context: &mut Context<'_>) {
+        for (read, _) in self.under_way.iter_mut().filter(|(read, _)| read.is_waiting()) {
+            // In the order of asking, so the first that still waits is followed by none that does not.
+            if read.poll_begin(context).is_pending() {
+                return;
+            }
+        }
+        while self.under_way.is_empty() || self.ahead < self.window {
+            let Some(part) = self.cut() else { return };
+            let read = self.reader.read(std::slice::from_ref(&part));
+            self.ahead += part.len;
+            let waits = read.is_waiting();
+            self.under_way.push_back((read, part.len));
+            if waits {
+                return;
+            }
+        }
+    }
+
+    /// The next part to read; ends at whole parts of the file, so that only the first and the last are widened.
+    fn cut(&mut self) -> Option<Extent> {
+        while self.extents.front().is_some_and(Extent::is_empty) {
+            self.extents.pop_front();
+        }
+        let extent = self.extents.front_mut()?;
+        let whole = self.part - extent.offset % self.part;
+        let part = Extent::new(&extent.file, extent.offset, whole.min(extent.len));
+        extent.offset += part.len;
+        extent.len -= part.len;
+        Some(part)
+    }
+}
+
+/// See [`ReadStream::new`].
+const CHUNKS_PER_PART: u64 = 4;
+
+impl Stream for ReadStream {
+    type Item = Result<Bytes, ReadError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_part(context)
+    }
+}
+
+impl fmt::Debug for ReadStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadStream")
+            .field("ahead", &self.ahead)
+            .field("window", &self.window)
+            .field("part", &self.part)
+            .finish_non_exhaustive()
+    }
+}

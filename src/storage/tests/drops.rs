@@ -1,0 +1,102 @@
+use std::time::Duration;
+
+use super::*;
+use crate::memory::{Arena, Slot};
+
+/// Slots of the tests' own, all around those of the reads, full of a pattern that nobody else may touch.
+struct Canaries(Vec<Slot>);
+
+impl Canaries {
+    fn new(arena: &Arena, count: usize) -> Self {
+        let slots = (0..count).map(|_| arena.try_loan(4096).unwrap().unwrap());
+        Self(
+            slots
+                .map(|mut slot| {
+                    slot.fill(0xc3);
+                    slot
+                })
+                .collect(),
+        )
+    }
+
+    fn check(&self) {
+        assert!(self.0.iter().all(|slot| slot.iter().all(|&byte| byte == 0xc3)), "somebody wrote into a slot on loan");
+    }
+}
+
+#[test]
+fn ten_thousand_dropped_reads_write_nowhere_and_give_everything_back() {
+    let sample = Sample::new(2 << 20);
+    for engine in ENGINES {
+        let chances = Chances { delay: 128, short: 60, short_align: 4096, eagain: 20, ..Chances::default() };
+        let reader = builder(engine, Mode::Auto, chances, 11).budget(4 << 20).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let arena = reader.arena().clone();
+        // Every second grain is a canary, so that reads land between them.
+        let mut canaries = Canaries::new(&arena, 256);
+        let mut every_second = 0;
+        canaries.0.retain(|_| {
+            every_second += 1;
+            every_second % 2 == 0
+        });
+        let held = arena.on_loan();
+        let descriptors = open_descriptors();
+        let mut next = random(9);
+        for round in 0..5_000_u64 {
+            let len = 1 + next(60_000);
+            let offset = next(file.len() - len);
+            let mut read = reader.read(&[Extent::new(&file, offset, len)]);
+            match next(4) {
+                0 => drop(read),
+                1 => {
+                    // Polled once, then dropped while under way.
+                    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                    let _ = std::future::Future::poll(std::pin::Pin::new(&mut read), &mut context);
+                    drop(read);
+                }
+                2 => {
+                    let pieces = read.wait().unwrap();
+                    assert_eq!(&pieces[0], &sample.bytes[offset as usize..(offset + len) as usize]);
+                }
+                _ => {
+                    std::thread::sleep(Duration::from_micros(next(300)));
+                    drop(read);
+                }
+            }
+            if round % 500 == 0 {
+                canaries.check();
+            }
+        }
+        reader.close_blocking();
+        canaries.check();
+        assert_eq!(arena.on_loan(), held);
+        drop(canaries);
+        assert_eq!(arena.on_loan(), 0);
+        assert!(open_descriptors() <= descriptors, "descriptors are left open");
+    }
+}
+
+#[test]
+fn a_reader_built_and_dropped_again_and_again_leaves_nothing() {
+    let sample = Sample::new(100_000);
+    for engine in ENGINES {
+        let one = || {
+            let reader = builder(engine, Mode::Auto, Chances::default(), 1).budget(1 << 20).build().unwrap();
+            let file = reader.open(&sample.path).unwrap();
+            let kept = reader.read(&[Extent::new(&file, 0, 50_000)]);
+            drop(reader.read(&[Extent::new(&file, 0, 90_000)]));
+            drop((kept, file, reader));
+        };
+        one();
+        let before = open_descriptors();
+        for _ in 0..100 {
+            one();
+        }
+        // Other tests of this process open files meanwhile.
+        assert!(open_descriptors() < before + 60, "{before} descriptors became {}", open_descriptors());
+    }
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}

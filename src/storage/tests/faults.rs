@@ -1,0 +1,140 @@
+use std::time::Duration;
+
+use nix::libc;
+
+use super::super::error::ReadFault;
+use super::*;
+
+fn modes(path: &Path) -> Vec<Mode> {
+    let reader = Reader::builder().budget(1 << 20).engine(EngineChoice::Pread).build().unwrap();
+    match reader.open(path).unwrap().direct() {
+        Ok(_) => vec![Mode::Auto, Mode::Direct, Mode::Buffered],
+        Err(reason) => {
+            eprintln!("skipped: direct reads: {reason}");
+            vec![Mode::Auto, Mode::Buffered]
+        }
+    }
+}
+
+#[test]
+fn whatever_the_kernel_answers_the_bytes_are_right() {
+    let sample = Sample::new(3_000_001);
+    for engine in ENGINES {
+        for mode in modes(&sample.path) {
+            for seed in 0..24 {
+                let chances = Chances {
+                    short: [0, 60, 200][seed as usize % 3],
+                    short_align: [512, 4096, 1][seed as usize % 3],
+                    eagain: [0, 30, 120][seed as usize / 3 % 3],
+                    eintr: 20,
+                    refused_submission: [0, 80][seed as usize % 2],
+                    delay: 100,
+                    ..Chances::default()
+                };
+                let reader = builder(engine, mode, chances, seed).build().unwrap();
+                let file = reader.open(&sample.path).unwrap();
+                let mut next = random(seed);
+                let lists: Vec<Vec<Extent>> = (0..4).map(|_| random_extents(&file, &mut next)).collect();
+                let reads: Vec<_> = lists.iter().map(|list| reader.read(list)).collect();
+                let mut asked = 0;
+                for (list, read) in lists.iter().zip(reads) {
+                    let pieces = read.wait().unwrap();
+                    for (extent, piece) in list.iter().zip(pieces.iter()) {
+                        let range = extent.offset() as usize..(extent.offset() + extent.len()) as usize;
+                        assert!(piece == &sample.bytes[range], "{engine:?} {mode:?} seed {seed}: {extent:?}");
+                        asked += extent.len();
+                    }
+                }
+                let arena = reader.arena().clone();
+                assert_eq!(arena.on_loan(), 0);
+                let stats = reader.stats();
+                assert!(asked == 0 || stats.bytes_direct + stats.bytes_buffered > 0);
+                reader.close_blocking();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_that_fails_fails_with_path_and_offset_and_nothing_else_does() {
+    let sample = Sample::new(1 << 20);
+    for engine in ENGINES {
+        for (errno, words) in [(libc::EIO, "kernel log"), (libc::ENODATA, "medium error"), (libc::ESTALE, "server")] {
+            for nth in 1..=16 {
+                let chances = Chances { nth: Some((nth, errno)), ..Chances::default() };
+                let reader = builder(engine, Mode::Auto, chances, nth).build().unwrap();
+                let file = reader.open(&sample.path).unwrap();
+                let error = reader.read_blocking(&[Extent::new(&file, 100, (1 << 20) - 100)]).unwrap_err();
+                assert!(matches!(error.fault, ReadFault::Io { .. }), "{error}");
+                assert_eq!(error.path, sample.path);
+                assert!(error.offset == 100 || error.offset % (64 << 10) == 0, "{error}");
+                assert!(error.to_string().contains(words), "{error}");
+                let again = reader.read_blocking(&[Extent::new(&file, 5, 10)]).unwrap();
+                assert_eq!(&again[0], &sample.bytes[5..15]);
+                drop(again);
+                assert_eq!(reader.arena().on_loan(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refused_direct_read_is_read_buffered_and_only_if_nothing_else_was_asked_for() {
+    let sample = Sample::new(300_000);
+    for engine in ENGINES {
+        if !modes(&sample.path).contains(&Mode::Direct) {
+            return;
+        }
+        let chances = Chances { nth: Some((1, libc::EINVAL)), ..Chances::default() };
+        let reader = builder(engine, Mode::Direct, chances.clone(), 1).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let error = reader.read_blocking(&[Extent::new(&file, 0, 1000)]).unwrap_err();
+        assert!(matches!(error.fault, ReadFault::NoDirect(_)), "{error}");
+
+        drop_from_page_cache(&sample.path);
+        let reader = builder(engine, Mode::Auto, chances, 1).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let pieces = reader.read_blocking(&[Extent::new(&file, 10, 1000)]).unwrap();
+        assert_eq!(&pieces[0], &sample.bytes[10..1010]);
+        assert!(file.direct().is_err());
+        assert_eq!(reader.stats().bytes_buffered, 1000);
+    }
+}
+
+#[test]
+fn a_kernel_that_never_takes_a_read_is_an_error_and_no_hang() {
+    let sample = Sample::new(100_000);
+    for engine in ENGINES {
+        let chances = Chances { eagain: 255, ..Chances::default() };
+        let reader = builder(engine, Mode::Buffered, chances, 3).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        // 255 of 256 answers: now and then one gets through, and that is right too.
+        match reader.read_blocking(&[Extent::new(&file, 0, 100_000)]) {
+            Ok(pieces) => assert_eq!(&pieces[0], &sample.bytes[..]),
+            Err(error) => assert!(matches!(error.fault, ReadFault::Busy { .. }), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_closed_engine_has_done_all_that_it_took() {
+    let sample = Sample::new(1 << 20);
+    for engine in ENGINES {
+        let chances = Chances { slow: Duration::from_millis(3), ..Chances::default() };
+        let reader = builder(engine, Mode::Auto, chances, 5).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let reads: Vec<_> = (0..4).map(|i| reader.read(&[Extent::new(&file, i * 1000, 200_000)])).collect();
+        reader.clone().close_blocking();
+        for (i, read) in reads.into_iter().enumerate() {
+            assert_eq!(&read.wait().unwrap()[0], &sample.bytes[i * 1000..i * 1000 + 200_000]);
+        }
+        let late = reader.read_blocking(&[Extent::new(&file, 0, 10)]).unwrap_err();
+        assert!(matches!(late.fault, ReadFault::EngineEnded), "{late}");
+    }
+}
+
+fn drop_from_page_cache(path: &Path) {
+    use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+    let file = std::fs::File::open(path).unwrap();
+    posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).unwrap();
+}

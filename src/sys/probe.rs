@@ -1,0 +1,26 @@
+//! One small direct read, to learn by doing whether a file allows it.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::libc;
+
+/// Reads the first `align` bytes into memory aligned to as much; an empty file answers 0 bytes, which is fine too.
+pub(crate) fn aligned_read(fd: BorrowedFd<'_>, align: usize) -> io::Result<()> {
+    let layout = Layout::from_size_align(align, align).map_err(io::Error::other)?;
+    if align == 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the layout's size is not zero.
+    let memory = unsafe { alloc_zeroed(layout) };
+    if memory.is_null() {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    // SAFETY: `memory` is valid for `align` bytes and nobody else knows of it.
+    let answer = unsafe { libc::pread(fd.as_raw_fd(), memory.cast(), align, 0) };
+    let error = io::Error::last_os_error();
+    // SAFETY: allocated above with this layout; the read is over.
+    unsafe { dealloc(memory, layout) };
+    if answer < 0 { Err(error) } else { Ok(()) }
+}
