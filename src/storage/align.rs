@@ -49,7 +49,7 @@ mod tests {
             let align = 1_u64 << power;
             let range = start..start + len;
             let wide = widen(&range, align);
-            prop_assert!(wide.start % align == 0 && wide.end % align == 0);
+            prop_assert!(wide.start.is_multiple_of(align) && wide.end.is_multiple_of(align));
             prop_assert!(wide.start <= range.start && range.end <= wide.end);
             prop_assert!(range.start - wide.start < align && wide.end - range.end < align);
         }

@@ -133,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn spans() -> impl Strategy<Value = Vec<Span>> {
-        let span = (0_u32..3, 0_u64..3_000_000, prop_oneof![Just(0_u64), 1_u64..200, 1_u64..400_000])
+        let span = (0_u32..3, 0_u64..300_000, prop_oneof![Just(0_u64), 1_u64..200, 1_u64..40_000])
             .prop_map(|(file, offset, len)| Span { file, offset, len });
         prop::collection::vec(span, 0..40)
     }
@@ -142,7 +142,7 @@ mod tests {
         /// The oracle: carry the parts out on files whose byte at offset o of file f is a mix of both.
         #[test]
         fn carried_out_a_layout_gives_every_extent_its_bytes(
-            spans in spans(), powers in prop::array::uniform3(0_u32..14), chunk_power in 14_u32..21, gap in 0_u64..20_000
+            spans in spans(), powers in prop::array::uniform3(0_u32..13), chunk_power in 13_u32..17, gap in 0_u64..20_000
         ) {
             let aligns = powers.map(|p| FileAlign { via: Via::Direct, memory: 1 << p.min(12), offset: 1 << p });
             let layout = layout(&spans, &aligns, 1 << chunk_power, gap).unwrap();
@@ -157,14 +157,14 @@ mod tests {
                 prop_assert!(part.wide.start <= part.need.start && part.need.end <= part.wide.end);
                 for offset in part.wide.clone() {
                     let at = part.landing + (offset - part.wide.start) as usize;
-                    prop_assert!(slot[at].is_none(), "two parts land on one byte");
+                    assert!(slot[at].is_none(), "two parts land on one byte");
                     slot[at] = part.need.contains(&offset).then(|| byte(part.file, offset)).or(Some(0));
                 }
             }
             for (span, piece) in spans.iter().zip(&layout.pieces) {
                 prop_assert_eq!(piece.len() as u64, span.len);
                 for (offset, at) in (span.offset..).zip(piece.clone()) {
-                    prop_assert_eq!(slot[at], Some(byte(span.file, offset)));
+                    assert_eq!(slot[at], Some(byte(span.file, offset)));
                 }
             }
         }

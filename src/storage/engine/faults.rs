@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use crate::sync::lock;
 
-/// What may go wrong, each with its chance in 256.
+/// What may go wrong, each with its chance in 256: 256 is always.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chances {
-    pub(crate) short: u8,
+    pub(crate) short: u16,
     /// Shortened answers are multiples of this, and at least as much.
     pub(crate) short_align: u32,
-    pub(crate) eagain: u8,
-    pub(crate) eintr: u8,
-    pub(crate) refused_submission: u8,
-    pub(crate) delay: u8,
+    pub(crate) eagain: u16,
+    pub(crate) eintr: u16,
+    pub(crate) refused_submission: u16,
+    pub(crate) delay: u16,
     /// The nth answer is this error number instead.
     pub(crate) nth: Option<(u64, i32)>,
     /// Every answer waits this long.
@@ -108,7 +108,7 @@ impl State {
         self.random >> 8
     }
 
-    fn happens(&mut self, chance: u8) -> bool {
-        self.next() as u8 & 0xff < chance
+    fn happens(&mut self, chance: u16) -> bool {
+        u16::from(self.next() as u8) < chance
     }
 }
