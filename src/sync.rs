@@ -1,17 +1,25 @@
-//! The locks and atomics of the code that loom checks: std's, or loom's under `--cfg forebay_loom`.
+//! Locking without a panic, and the locks of the code that loom checks.
 
-#[cfg(forebay_loom)]
-pub(crate) use loom::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
-};
-#[cfg(not(forebay_loom))]
-pub(crate) use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks, also after a panic elsewhere: every state behind these locks is whole between two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// std's, or loom's under `--cfg forebay_loom`.
+#[cfg(not(forebay_loom))]
+pub(crate) mod checked {
+    pub(crate) use super::lock;
+    pub(crate) use std::sync::{Arc, Mutex};
+}
+
+/// std's, or loom's under `--cfg forebay_loom`.
+#[cfg(forebay_loom)]
+pub(crate) mod checked {
+    pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
+
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }

@@ -21,7 +21,7 @@ const HUGE: usize = 2 << 20;
 #[derive(Clone, Debug)]
 pub struct Arena {
     mapping: Arc<Mapping>,
-    pool: crate::sync::Arc<Pool>,
+    pool: Pool,
 }
 
 /// The pages that an arena was given.

@@ -8,15 +8,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::checked::{Arc, Mutex, lock};
 
 /// What spans are rounded up to, in bytes: a multiple of every sector size, so that neighbours never share one.
 pub(crate) const GRAIN: usize = 4096;
 
-#[derive(Debug)]
+/// Cloning gives another handle on the same books.
+#[derive(Clone, Debug)]
 pub(crate) struct Pool {
     len: usize,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug)]
@@ -50,9 +51,9 @@ struct Span {
 }
 
 impl Pool {
-    pub(crate) fn new(len: usize) -> Arc<Self> {
+    pub(crate) fn new(len: usize) -> Self {
         let state = State { free: BTreeMap::from([(0, len)]), lent: 0, waiting: BTreeMap::new(), next_ticket: 0 };
-        Arc::new(Self { len, state: Mutex::new(state) })
+        Self { len, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Bytes in all.
@@ -66,18 +67,18 @@ impl Pool {
     }
 
     /// Lends `len` bytes now, or nothing where they are not free in one piece or others wait already.
-    pub(crate) fn try_lend(self: &Arc<Self>, len: usize, align: usize) -> Option<Lease> {
+    pub(crate) fn try_lend(&self, len: usize, align: usize) -> Option<Lease> {
         let mut state = lock(&self.state);
         if state.waiting.values().any(|waiter| waiter.served.is_none()) {
             return None;
         }
         let span = state.take(Want { len, align })?;
         drop(state);
-        Some(Lease { pool: Arc::clone(self), span })
+        Some(Lease { pool: self.clone(), span })
     }
 
     /// Queues for `len` bytes, which must not exceed the pool.
-    pub(crate) fn lend(self: &Arc<Self>, len: usize, align: usize) -> Queued {
+    pub(crate) fn lend(&self, len: usize, align: usize) -> Queued {
         let mut state = lock(&self.state);
         let ticket = state.next_ticket;
         state.next_ticket += 1;
@@ -86,7 +87,7 @@ impl Pool {
         let wakers = state.serve();
         drop(state);
         wake(wakers);
-        Queued { pool: Arc::clone(self), ticket }
+        Queued { pool: self.clone(), ticket }
     }
 
     fn give_back(&self, span: Span) {
@@ -157,7 +158,7 @@ fn wake(wakers: Vec<Waker>) {
 /// A place in the queue. Dropped unserved it leaves the queue; dropped served it gives the span back.
 #[derive(Debug)]
 pub(crate) struct Queued {
-    pool: Arc<Pool>,
+    pool: Pool,
     ticket: u64,
 }
 
@@ -176,7 +177,7 @@ impl Future for Queued {
         };
         state.waiting.remove(&self.ticket);
         drop(state);
-        Poll::Ready(Lease { pool: Arc::clone(&self.pool), span })
+        Poll::Ready(Lease { pool: self.pool.clone(), span })
     }
 }
 
@@ -197,7 +198,7 @@ impl Drop for Queued {
 /// A span on loan, given back on drop.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    pool: Arc<Pool>,
+    pool: Pool,
     span: Span,
 }
 
@@ -300,7 +301,7 @@ mod loom_tests {
             let pool = Pool::new(2 * GRAIN);
             let held = pool.try_lend(2 * GRAIN, GRAIN).expect("free");
             let taker = thread::spawn({
-                let pool = Arc::clone(&pool);
+                let pool = pool.clone();
                 move || drop(block_on(pool.lend(2 * GRAIN, GRAIN)))
             });
             drop(held);

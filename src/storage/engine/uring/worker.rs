@@ -297,14 +297,10 @@ impl Worker {
         if !full && !self.inbox.mailbox.may_sleep() {
             return poll_once(&mut self.ring);
         }
-        let waited = match self.next_due() {
+        match self.next_due() {
             None => self.ring.submit_and_wait(1).map(drop),
             Some(due) => wait_until(&self.ring, due),
-        };
-        if !full {
-            self.inbox.mailbox.awake();
         }
-        waited
     }
 
     #[cfg(not(test))]
