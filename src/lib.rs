@@ -19,6 +19,7 @@
 //! ```
 
 mod error;
+pub mod facts;
 mod memory;
 mod storage;
 mod sync;
