@@ -1,7 +1,7 @@
 //! Facts on the machine, its disks and this process, read from /sys and /proc: what `forebay doctor` judges by.
 //!
-//! Nothing here fails: a file that is missing, unreadable or garbage is a fact that is missing (`None`, or an empty
-//! list). Every function takes the root of the tree it reads, [`sys()`] or [`proc()`] on a live machine.
+//! A file of those trees that is missing, unreadable or garbage is a fact that is missing (`None`, or an empty list),
+//! never an error. Such functions take the root of the tree they read, [`sys()`] or [`proc()`] on a live machine.
 //!
 //! ```
 //! use forebay::facts::{self, BlockDevice, DeviceNumber, PciFunction};
@@ -19,15 +19,20 @@
 //! }
 //! # Ok::<(), std::io::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
+
+use crate::sys::{cachestat, page};
 
 pub use crate::sys::block::{BlockDevice, DeviceNumber, DiskKind, Queue};
 pub use crate::sys::cgroup::{MemoryLimit, memory_limit};
 pub use crate::sys::machine::{
-    CpuList, HugePages, NumaNode, TransparentHugePages, huge_pages, io_uring_disabled,
-    io_uring_group, kernel_release, memory_available, memory_total, numa_nodes,
-    transparent_huge_pages,
+    CpuList, HugePages, NumaNode, TransparentHugePages, huge_pages, io_uring_disabled, io_uring_group, kernel_release,
+    memory_available, memory_total, numa_nodes, transparent_huge_pages,
 };
 pub use crate::sys::mounts::Mount;
 pub use crate::sys::pci::{ErrorCount, ErrorCounters, Link, PciFunction};
@@ -41,4 +46,31 @@ pub fn sys() -> &'static Path {
 /// Where procfs is mounted: `/proc`.
 pub fn proc() -> &'static Path {
     Path::new("/proc")
+}
+
+/// How much of the `length` bytes of `file` from `offset` on lies in the page cache, from 0 to 1; 1 for no bytes.
+///
+/// # Errors
+/// The kernel's, where it does not tell, or where `offset + length` passes 2^63 - 1.
+pub fn cached_share(file: &File, offset: u64, length: u64) -> io::Result<f64> {
+    let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
+    let Some(end) = end else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    if length == 0 {
+        return Ok(1.0);
+    }
+    let page = page::size() as u64;
+    let pages = end.div_ceil(page) - offset / page;
+    let resident = cachestat::resident_pages(file.as_fd(), offset, length)?;
+    Ok(resident as f64 / pages as f64)
+}
+
+/// Tries the system call `cachestat`, which tells how much of a file is in the page cache without mapping it.
+///
+/// # Errors
+/// The kernel's: `ENOSYS` where it is older than the call (Linux 6.5), `EPERM` where a filter forbids it.
+pub fn try_cachestat() -> io::Result<()> {
+    let program = File::open("/proc/self/exe")?;
+    cachestat::cachestat(program.as_fd(), 0, 1).map(|_| ())
 }

@@ -22,10 +22,7 @@ pub struct DeviceNumber {
 impl DeviceNumber {
     /// Splits the `st_dev` or `st_rdev` of a stat call.
     pub fn from_raw(device: u64) -> Self {
-        Self {
-            major: nix::sys::stat::major(device),
-            minor: nix::sys::stat::minor(device),
-        }
+        Self { major: nix::sys::stat::major(device), minor: nix::sys::stat::minor(device) }
     }
 
     /// True for the numbers that the kernel invents for file systems without a block device of their own (overlay,
@@ -161,23 +158,16 @@ impl BlockDevice {
     }
 
     fn from_folder(sys: &Path, folder: &Path, depth: usize) -> Option<Self> {
-        let disk_folder = if folder.join("partition").exists() {
-            folder.parent()?
-        } else {
-            folder
-        };
+        let disk_folder = if folder.join("partition").exists() { folder.parent()? } else { folder };
         let disk = file_name(disk_folder)?;
         let kind = DiskKind::of_name(&disk);
         let queue = disk_folder.join("queue");
         Some(Self {
             name: file_name(folder)?,
             kind,
-            transport: (kind == DiskKind::Nvme)
-                .then(|| transport(disk_folder))
-                .flatten(),
+            transport: (kind == DiskKind::Nvme).then(|| transport(disk_folder)).flatten(),
             model: model(disk_folder),
-            size: text::number(&disk_folder.join("size"))
-                .and_then(|sectors| sectors.checked_mul(512)),
+            size: text::number(&disk_folder.join("size")).and_then(|sectors| sectors.checked_mul(512)),
             logical_block: text::number(&queue.join("logical_block_size")),
             physical_block: text::number(&queue.join("physical_block_size")),
             rotational: text::switch(&queue.join("rotational")),
@@ -205,11 +195,7 @@ pub(super) fn controllers(disk_folder: &Path) -> Vec<PathBuf> {
     if !file_name(parent).is_some_and(|name| name.starts_with("nvme-subsys")) {
         return vec![parent.to_path_buf()];
     }
-    entries(parent)
-        .into_iter()
-        .filter(|path| is_controller(path))
-        .filter_map(|path| path.canonicalize().ok())
-        .collect()
+    entries(parent).into_iter().filter(|path| is_controller(path)).filter_map(|path| path.canonicalize().ok()).collect()
 }
 
 fn is_controller(path: &Path) -> bool {
@@ -219,14 +205,11 @@ fn is_controller(path: &Path) -> bool {
 }
 
 fn transport(disk_folder: &Path) -> Option<String> {
-    controllers(disk_folder)
-        .iter()
-        .find_map(|controller| text::word(&controller.join("transport")))
+    controllers(disk_folder).iter().find_map(|controller| text::word(&controller.join("transport")))
 }
 
 fn model(disk_folder: &Path) -> Option<String> {
-    text::word(&disk_folder.join("device/model"))
-        .or_else(|| text::word(&disk_folder.join("device/name")))
+    text::word(&disk_folder.join("device/model")).or_else(|| text::word(&disk_folder.join("device/name")))
 }
 
 fn backing_file(disk_folder: &Path) -> Option<PathBuf> {
@@ -240,38 +223,28 @@ fn backing_file(disk_folder: &Path) -> Option<PathBuf> {
 /// The nearest device above the disk, itself among them, that knows its node.
 fn numa_node(sys: &Path, disk_folder: &Path) -> Option<u32> {
     let sys = sys.canonicalize().ok()?;
-    let above = disk_folder
-        .ancestors()
-        .take_while(|folder| folder.starts_with(&sys));
-    above
-        .into_iter()
-        .find_map(|folder| text::numa_node(&folder.join("numa_node")))
+    let above = disk_folder.ancestors().take_while(|folder| folder.starts_with(&sys));
+    above.into_iter().find_map(|folder| text::numa_node(&folder.join("numa_node")))
 }
 
 fn members(sys: &Path, disk_folder: &Path, depth: usize) -> Vec<BlockDevice> {
     let Some(depth) = depth.checked_sub(1) else {
         return Vec::new();
     };
-    let folders = entries(&disk_folder.join("slaves"))
-        .into_iter()
-        .filter_map(|link| link.canonicalize().ok());
-    folders
-        .filter_map(|folder| BlockDevice::from_folder(sys, &folder, depth))
-        .collect()
+    let folders = entries(&disk_folder.join("slaves")).into_iter().filter_map(|link| link.canonicalize().ok());
+    folders.filter_map(|folder| BlockDevice::from_folder(sys, &folder, depth)).collect()
 }
 
 /// Paths in a folder, in the order of their names; none where it cannot be listed.
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
-        .map(|list| list.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default();
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).map(|list| list.flatten().map(|entry| entry.path()).collect()).unwrap_or_default();
     paths.sort();
     paths
 }
 
 fn file_name(path: &Path) -> Option<String> {
-    path.file_name()
-        .map(|name| name.to_string_lossy().into_owned())
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -32,11 +32,7 @@ pub fn memory_limit(proc: &Path, sys: &Path) -> Option<MemoryLimit> {
             limits.extend(tightest(&mount, group, "memory.max"));
             limits.extend(tightest(&mount.join("unified"), group, "memory.max"));
         } else if controllers.split(',').any(|name| name == "memory") {
-            limits.extend(tightest(
-                &mount.join("memory"),
-                group,
-                "memory.limit_in_bytes",
-            ));
+            limits.extend(tightest(&mount.join("memory"), group, "memory.limit_in_bytes"));
         }
     }
     limits.into_iter().min_by_key(|limit| limit.bytes)
@@ -46,13 +42,9 @@ pub fn memory_limit(proc: &Path, sys: &Path) -> Option<MemoryLimit> {
 /// not mounted here; those files are missing and the container's own limit stands at the mount.
 fn tightest(mount: &Path, group: &str, name: &str) -> Option<MemoryLimit> {
     // A group outside this namespace is written with `..`, which must not lead out of the mount.
-    let inside = Path::new(group)
-        .components()
-        .filter(|part| matches!(part, Component::Normal(_)));
+    let inside = Path::new(group).components().filter(|part| matches!(part, Component::Normal(_)));
     let folder = mount.join(inside.collect::<PathBuf>());
-    let folders = folder
-        .ancestors()
-        .take_while(|folder| folder.starts_with(mount));
+    let folders = folder.ancestors().take_while(|folder| folder.starts_with(mount));
     let limits = folders.filter_map(|folder| {
         let file = folder.join(name);
         let bytes = text::number(&file).filter(|bytes| *bytes < UNLIMITED)?;
@@ -72,26 +64,14 @@ mod tests {
         let sys = FakeTree::new();
         sys.files("fs/cgroup", files);
         let found = memory_limit(proc.root(), sys.root())?;
-        let file = found
-            .file
-            .strip_prefix(sys.path("fs/cgroup"))
-            .unwrap()
-            .display()
-            .to_string();
+        let file = found.file.strip_prefix(sys.path("fs/cgroup")).unwrap().display().to_string();
         Some((found.bytes, file))
     }
 
     #[test]
     fn v2_takes_the_tightest_group_on_the_way_up() {
-        let files = [
-            ("a/b/memory.max", "max\n"),
-            ("a/memory.max", "1000\n"),
-            ("memory.max", "5000\n"),
-        ];
-        assert_eq!(
-            limit("0::/a/b\n", &files),
-            Some((1000, "a/memory.max".to_owned()))
-        );
+        let files = [("a/b/memory.max", "max\n"), ("a/memory.max", "1000\n"), ("memory.max", "5000\n")];
+        assert_eq!(limit("0::/a/b\n", &files), Some((1000, "a/memory.max".to_owned())));
     }
 
     #[test]
@@ -106,10 +86,7 @@ mod tests {
     #[test]
     fn a_container_finds_its_limit_at_the_mount() {
         let files = [("memory.max", "2048\n")];
-        assert_eq!(
-            limit("0::/../../host/group\n", &files),
-            Some((2048, "memory.max".to_owned()))
-        );
+        assert_eq!(limit("0::/../../host/group\n", &files), Some((2048, "memory.max".to_owned())));
     }
 
     #[test]
@@ -117,13 +94,7 @@ mod tests {
         assert_eq!(limit("0::/a\n", &[("a/memory.max", "max\n")]), None);
         assert_eq!(limit("0::/a\n", &[("a/memory.max", "lots\n")]), None);
         assert_eq!(limit("", &[]), None);
-        assert_eq!(
-            limit(
-                "garbage\n:\n::\n\u{fffd}",
-                &[("memory/memory.limit_in_bytes", "1\n")]
-            ),
-            None
-        );
+        assert_eq!(limit("garbage\n:\n::\n\u{fffd}", &[("memory/memory.limit_in_bytes", "1\n")]), None);
         let empty = FakeTree::new();
         assert_eq!(memory_limit(empty.root(), empty.root()), None);
     }

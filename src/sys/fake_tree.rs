@@ -10,9 +10,7 @@ pub(crate) struct FakeTree {
 
 impl FakeTree {
     pub(crate) fn new() -> Self {
-        Self {
-            root: tempfile::tempdir().unwrap(),
-        }
+        Self { root: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn root(&self) -> &Path {

@@ -19,9 +19,7 @@ pub fn io_uring_disabled(proc: &Path) -> Option<u64> {
 
 /// The group that `kernel.io_uring_disabled = 1` lets through; `None` where none is set. `proc` is normally `/proc`.
 pub fn io_uring_group(proc: &Path) -> Option<u32> {
-    text::text(&proc.join("sys/kernel/io_uring_group"))?
-        .parse()
-        .ok()
+    text::text(&proc.join("sys/kernel/io_uring_group"))?.parse().ok()
 }
 
 /// Bytes of memory that can be had without swapping (`MemAvailable`). `proc` is normally `/proc`.
@@ -36,14 +34,9 @@ pub fn memory_total(proc: &Path) -> Option<u64> {
 
 fn meminfo(proc: &Path, field: &str) -> Option<u64> {
     let text = text::text(&proc.join("meminfo"))?;
-    let mut words = text
-        .lines()
-        .find_map(|line| line.strip_prefix(field))?
-        .split_whitespace();
+    let mut words = text.lines().find_map(|line| line.strip_prefix(field))?.split_whitespace();
     let kib: u64 = words.next()?.parse().ok()?;
-    (words.next() == Some("kB"))
-        .then(|| kib.checked_mul(1024))
-        .flatten()
+    (words.next() == Some("kB")).then(|| kib.checked_mul(1024)).flatten()
 }
 
 /// A pool of reserved huge pages of one size.
@@ -64,11 +57,7 @@ pub fn huge_pages(sys: &Path) -> Vec<HugePages> {
     let mut pools: Vec<HugePages> = names(&folder)
         .iter()
         .filter_map(|name| {
-            let kib: u64 = name
-                .strip_prefix("hugepages-")?
-                .strip_suffix("kB")?
-                .parse()
-                .ok()?;
+            let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
             let pool = folder.join(name);
             Some(HugePages {
                 size: kib.checked_mul(1024)?,
@@ -95,10 +84,7 @@ pub struct TransparentHugePages {
 pub fn transparent_huge_pages(sys: &Path) -> Option<TransparentHugePages> {
     let folder = sys.join("kernel/mm/transparent_hugepage");
     let enabled = text::chosen(&folder.join("enabled"))?;
-    Some(TransparentHugePages {
-        enabled,
-        defrag: text::chosen(&folder.join("defrag")),
-    })
+    Some(TransparentHugePages { enabled, defrag: text::chosen(&folder.join("defrag")) })
 }
 
 /// A set of CPU numbers as the kernel writes it: `0-3,8`.
@@ -111,11 +97,7 @@ pub struct CpuList {
 impl CpuList {
     fn parse(text: &str) -> Option<Self> {
         let mut ranges = Vec::new();
-        for part in text
-            .split(',')
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-        {
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let range: (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
             ranges.push(range);
@@ -128,17 +110,12 @@ impl CpuList {
 
     /// How many CPUs the set holds.
     pub fn count(&self) -> u64 {
-        self.ranges
-            .iter()
-            .map(|(first, last)| u64::from(last - first) + 1)
-            .sum()
+        self.ranges.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
     }
 
     /// Whether a CPU is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.ranges
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&cpu))
+        self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&cpu))
     }
 }
 
@@ -173,9 +150,7 @@ pub fn numa_nodes(sys: &Path) -> Vec<NumaNode> {
         .filter_map(|name| {
             let number: u32 = name.strip_prefix("node")?.parse().ok()?;
             let list = text::text(&folder.join(name).join("cpulist"));
-            let cpus = list
-                .and_then(|list| CpuList::parse(&list))
-                .unwrap_or_default();
+            let cpus = list.and_then(|list| CpuList::parse(&list)).unwrap_or_default();
             Some(NumaNode { number, cpus })
         })
         .collect();
@@ -187,9 +162,7 @@ fn names(folder: &Path) -> Vec<String> {
     let Ok(list) = fs::read_dir(folder) else {
         return Vec::new();
     };
-    list.flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect()
+    list.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 #[cfg(test)]
@@ -202,11 +175,7 @@ mod tests {
         let proc = FakeTree::new();
         proc.files(
             "sys/kernel",
-            &[
-                ("osrelease", "6.18.44\n"),
-                ("io_uring_disabled", "1\n"),
-                ("io_uring_group", "-1\n"),
-            ],
+            &[("osrelease", "6.18.44\n"), ("io_uring_disabled", "1\n"), ("io_uring_group", "-1\n")],
         );
         assert_eq!(kernel_release(proc.root()).as_deref(), Some("6.18.44"));
         assert_eq!(io_uring_disabled(proc.root()), Some(1));
@@ -218,10 +187,7 @@ mod tests {
     #[test]
     fn memory_is_in_bytes() {
         let proc = FakeTree::new();
-        proc.file(
-            "meminfo",
-            "MemTotal:       16384 kB\nMemFree:  1 kB\nMemAvailable:   8192 kB\n",
-        );
+        proc.file("meminfo", "MemTotal:       16384 kB\nMemFree:  1 kB\nMemAvailable:   8192 kB\n");
         assert_eq!(memory_total(proc.root()), Some(16 << 20));
         assert_eq!(memory_available(proc.root()), Some(8 << 20));
     }
@@ -229,13 +195,9 @@ mod tests {
     #[test]
     fn garbage_in_meminfo_is_none() {
         let proc = FakeTree::new();
-        for text in [
-            "",
-            "MemAvailable:",
-            "MemAvailable: x kB",
-            "MemAvailable: 5 MB",
-            "MemAvailable: 18446744073709551615 kB",
-        ] {
+        for text in
+            ["", "MemAvailable:", "MemAvailable: x kB", "MemAvailable: 5 MB", "MemAvailable: 18446744073709551615 kB"]
+        {
             proc.file("meminfo", text);
             assert_eq!(memory_available(proc.root()), None, "{text:?}");
         }
@@ -244,60 +206,33 @@ mod tests {
     #[test]
     fn huge_pages_of_every_size() {
         let sys = FakeTree::new();
-        sys.files(
-            "kernel/mm/hugepages/hugepages-1048576kB",
-            &[("nr_hugepages", "0\n"), ("free_hugepages", "0\n")],
-        );
-        sys.files(
-            "kernel/mm/hugepages/hugepages-2048kB",
-            &[("nr_hugepages", "512\n"), ("free_hugepages", "500\n")],
-        );
+        sys.files("kernel/mm/hugepages/hugepages-1048576kB", &[("nr_hugepages", "0\n"), ("free_hugepages", "0\n")]);
+        sys.files("kernel/mm/hugepages/hugepages-2048kB", &[("nr_hugepages", "512\n"), ("free_hugepages", "500\n")]);
         sys.dir("kernel/mm/hugepages/hugepages-64kB");
         sys.dir("kernel/mm/hugepages/hugepages-manykB");
         let pools = huge_pages(sys.root());
-        let sizes: Vec<_> = pools
-            .iter()
-            .map(|pool| (pool.size, pool.reserved, pool.free))
-            .collect();
-        let expected = [
-            (64 << 10, None, None),
-            (2 << 20, Some(512), Some(500)),
-            (1 << 30, Some(0), Some(0)),
-        ];
+        let sizes: Vec<_> = pools.iter().map(|pool| (pool.size, pool.reserved, pool.free)).collect();
+        let expected = [(64 << 10, None, None), (2 << 20, Some(512), Some(500)), (1 << 30, Some(0), Some(0))];
         assert_eq!(sizes, expected);
     }
 
     #[test]
     fn transparent_huge_page_setting() {
         let sys = FakeTree::new();
-        sys.files(
-            "kernel/mm/transparent_hugepage",
-            &[("enabled", "always [madvise] never\n"), ("defrag", "x y\n")],
-        );
+        sys.files("kernel/mm/transparent_hugepage", &[("enabled", "always [madvise] never\n"), ("defrag", "x y\n")]);
         let setting = transparent_huge_pages(sys.root()).unwrap();
-        assert_eq!(
-            (setting.enabled.as_str(), setting.defrag),
-            ("madvise", None)
-        );
+        assert_eq!((setting.enabled.as_str(), setting.defrag), ("madvise", None));
     }
 
     #[test]
     fn nodes_in_order_with_their_cpus() {
         let sys = FakeTree::new();
-        for (node, cpus) in [
-            ("node10", "\n"),
-            ("node1", "4-7,12\n"),
-            ("node0", "0-3,8-11\n"),
-            ("node2", "garbage"),
-        ] {
+        for (node, cpus) in [("node10", "\n"), ("node1", "4-7,12\n"), ("node0", "0-3,8-11\n"), ("node2", "garbage")] {
             sys.file(&format!("devices/system/node/{node}/cpulist"), cpus);
         }
         sys.file("devices/system/node/online", "0-2\n");
         let nodes = numa_nodes(sys.root());
-        let numbers: Vec<_> = nodes
-            .iter()
-            .map(|node| (node.number, node.cpus.count()))
-            .collect();
+        let numbers: Vec<_> = nodes.iter().map(|node| (node.number, node.cpus.count())).collect();
         assert_eq!(numbers, [(0, 8), (1, 5), (2, 0), (10, 0)]);
         assert_eq!(nodes[1].cpus.to_string(), "4-7,12");
         assert!(nodes[1].cpus.contains(12) && !nodes[1].cpus.contains(8));

@@ -32,36 +32,23 @@ impl Mount {
     /// lies there. `None` where /proc does not tell. `proc` is normally `/proc`.
     pub fn of_path(proc: &Path, path: &Path, number: DeviceNumber) -> Option<Self> {
         let mut table = Vec::new();
-        File::open(proc.join("self/mountinfo"))
-            .ok()?
-            .take(LIMIT)
-            .read_to_end(&mut table)
-            .ok()?;
+        File::open(proc.join("self/mountinfo")).ok()?.take(LIMIT).read_to_end(&mut table).ok()?;
         let mounts = table.split(|byte| *byte == b'\n').filter_map(Self::parse);
         let above = mounts.filter(|mount| path.starts_with(&mount.point));
         // A later mount can hide an earlier and deeper one, so the device number decides first. It cannot decide alone:
         // btrfs gives the files of a subvolume a number that the table does not show. Of equals the last wins.
-        above.max_by_key(|mount| {
-            (
-                mount.number == Some(number),
-                mount.point.components().count(),
-            )
-        })
+        above.max_by_key(|mount| (mount.number == Some(number), mount.point.components().count()))
     }
 
     /// One line: `36 35 98:0 /root /point options optional… - kind source options`.
     fn parse(line: &[u8]) -> Option<Self> {
-        let fields: Vec<&[u8]> = line
-            .split(|byte| *byte == b' ')
-            .filter(|field| !field.is_empty())
-            .collect();
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty()).collect();
         let dash = fields.iter().position(|field| *field == b"-")?;
         let field = |index: usize| fields.get(index).copied();
         Some(Self {
             number: device_number(field(2)?),
             point: PathBuf::from(unescaped(field(4)?)),
-            kind: String::from_utf8_lossy(unescaped(field(dash + 1)?).as_encoded_bytes())
-                .into_owned(),
+            kind: String::from_utf8_lossy(unescaped(field(dash + 1)?).as_encoded_bytes()).into_owned(),
             source: unescaped(field(dash + 2)?),
             options: unescaped(field(dash + 3).unwrap_or_default()),
         })
@@ -70,10 +57,7 @@ impl Mount {
 
 fn device_number(field: &[u8]) -> Option<DeviceNumber> {
     let (major, minor) = std::str::from_utf8(field).ok()?.split_once(':')?;
-    Some(DeviceNumber {
-        major: major.parse().ok()?,
-        minor: minor.parse().ok()?,
-    })
+    Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
 /// The kernel writes space, tab, newline and backslash as three octal digits: `\040`.
@@ -81,9 +65,7 @@ fn unescaped(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {
-        let octal = (*first == b'\\')
-            .then(|| tail.get(..3).and_then(octal))
-            .flatten();
+        let octal = (*first == b'\\').then(|| tail.get(..3).and_then(octal)).flatten();
         bytes.push(octal.unwrap_or(*first));
         rest = if octal.is_some() { &tail[3..] } else { tail };
     }
@@ -130,10 +112,7 @@ garbage
 
     #[test]
     fn a_number_that_the_table_does_not_show_falls_back_to_the_path() {
-        assert_eq!(
-            found("/data/my photos/a", 0, 77),
-            some("btrfs", "/dev/sda1")
-        );
+        assert_eq!(found("/data/my photos/a", 0, 77), some("btrfs", "/dev/sda1"));
     }
 
     #[test]
@@ -144,25 +123,14 @@ garbage
     #[test]
     fn a_missing_table_is_none() {
         let proc = FakeTree::new();
-        assert_eq!(
-            Mount::of_path(
-                proc.root(),
-                Path::new("/"),
-                DeviceNumber { major: 1, minor: 1 }
-            ),
-            None
-        );
+        assert_eq!(Mount::of_path(proc.root(), Path::new("/"), DeviceNumber { major: 1, minor: 1 }), None);
     }
 
     #[test]
     fn escapes() {
-        for (written, meant) in [
-            (r"a\040b", "a b"),
-            (r"a\134", r"a\"),
-            (r"\04", r"\04"),
-            (r"\999", r"\999"),
-            (r"\", r"\"),
-        ] {
+        for (written, meant) in
+            [(r"a\040b", "a b"), (r"a\134", r"a\"), (r"\04", r"\04"), (r"\999", r"\999"), (r"\", r"\")]
+        {
             assert_eq!(unescaped(written.as_bytes()), meant, "{written}");
         }
     }

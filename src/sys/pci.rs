@@ -20,9 +20,7 @@ impl Link {
     fn read(folder: &Path, which: &str) -> Option<Self> {
         let speed = text::word(&folder.join(format!("{which}_link_speed")))?;
         let speed: f64 = speed.split_whitespace().next()?.parse().ok()?;
-        let width: u32 = text::text(&folder.join(format!("{which}_link_width")))?
-            .parse()
-            .ok()?;
+        let width: u32 = text::text(&folder.join(format!("{which}_link_width")))?.parse().ok()?;
         // 0 and 255 lanes are how the kernel writes that it does not know.
         let known = speed.is_finite() && speed > 0.0 && (1..=32).contains(&width);
         known.then_some(Self { speed, width })
@@ -43,22 +41,13 @@ impl Link {
     }
 
     fn at_most(&self, other: &Self) -> Self {
-        Self {
-            speed: self.speed.min(other.speed),
-            width: self.width.min(other.width),
-        }
+        Self { speed: self.speed.min(other.speed), width: self.width.min(other.width) }
     }
 }
 
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} GT/s x{} ({:.1} GB/s)",
-            self.speed,
-            self.width,
-            self.bytes_per_second() / 1e9
-        )
+        write!(f, "{} GT/s x{} ({:.1} GB/s)", self.speed, self.width, self.bytes_per_second() / 1e9)
     }
 }
 
@@ -79,24 +68,14 @@ impl ErrorCount {
             let (name, count) = line.trim().rsplit_once(char::is_whitespace)?;
             Some((name.trim(), count.parse::<u64>().ok()?))
         });
-        let (totals, kinds): (Vec<_>, Vec<_>) =
-            lines.partition(|(name, _)| name.starts_with("TOTAL_"));
+        let (totals, kinds): (Vec<_>, Vec<_>) = lines.partition(|(name, _)| name.starts_with("TOTAL_"));
         if totals.is_empty() && kinds.is_empty() {
             return None;
         }
-        let sum = || {
-            kinds
-                .iter()
-                .fold(0_u64, |sum, (_, count)| sum.saturating_add(*count))
-        };
+        let sum = || kinds.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
         let total = totals.first().map_or_else(sum, |(_, count)| *count);
         let seen = kinds.iter().filter(|(_, count)| *count > 0);
-        Some(Self {
-            total,
-            seen: seen
-                .map(|(name, count)| ((*name).to_owned(), *count))
-                .collect(),
-        })
+        Some(Self { total, seen: seen.map(|(name, count)| ((*name).to_owned(), *count)).collect() })
     }
 }
 
@@ -115,14 +94,8 @@ pub struct ErrorCounters {
 impl ErrorCounters {
     fn read(folder: &Path) -> Option<Self> {
         let read = |class: &str| ErrorCount::read(&folder.join(format!("aer_dev_{class}")));
-        let counters = Self {
-            correctable: read("correctable"),
-            nonfatal: read("nonfatal"),
-            fatal: read("fatal"),
-        };
-        let any = counters.correctable.is_some()
-            || counters.nonfatal.is_some()
-            || counters.fatal.is_some();
+        let counters = Self { correctable: read("correctable"), nonfatal: read("nonfatal"), fatal: read("fatal") };
+        let any = counters.correctable.is_some() || counters.nonfatal.is_some() || counters.fatal.is_some();
         any.then_some(counters)
     }
 }
@@ -155,10 +128,7 @@ impl PciFunction {
             DiskKind::Nvme => block::controllers(&disk.sysfs),
             _ => vec![disk.sysfs.clone()],
         };
-        starts
-            .iter()
-            .filter_map(|start| Self::above(start))
-            .collect()
+        starts.iter().filter_map(|start| Self::above(start)).collect()
     }
 
     /// Whether the link runs slower or narrower than both ends of it can. `None` where a link is not shown.
@@ -175,17 +145,13 @@ impl PciFunction {
 
     /// The nearest function at or above a folder of sysfs.
     fn above(folder: &Path) -> Option<Self> {
-        let mut functions = folder
-            .ancestors()
-            .filter_map(|folder| Some((folder, address(folder)?)));
+        let mut functions = folder.ancestors().filter_map(|folder| Some((folder, address(folder)?)));
         let (folder, address) = functions.next()?;
         Some(Self {
             address,
             link: Link::read(folder, "current"),
             best: Link::read(folder, "max"),
-            slot: functions
-                .next()
-                .and_then(|(port, _)| Link::read(port, "max")),
+            slot: functions.next().and_then(|(port, _)| Link::read(port, "max")),
             numa_node: text::numa_node(&folder.join("numa_node")),
             errors: ErrorCounters::read(folder),
             sysfs: folder.to_path_buf(),
@@ -198,11 +164,9 @@ fn address(folder: &Path) -> Option<String> {
     let name = folder.file_name()?.to_str()?;
     let (device, function) = name.split_once('.')?;
     let parts: Vec<&str> = device.split(':').collect();
-    let lengths =
-        parts.len() == 3 && parts[0].len() >= 4 && parts[1].len() == 2 && parts[2].len() == 2;
+    let lengths = parts.len() == 3 && parts[0].len() >= 4 && parts[1].len() == 2 && parts[2].len() == 2;
     let hex = |part: &&str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    (lengths && parts.iter().all(hex) && function.len() == 1 && hex(&function))
-        .then(|| name.to_owned())
+    (lengths && parts.iter().all(hex) && function.len() == 1 && hex(&function)).then(|| name.to_owned())
 }
 
 #[cfg(test)]

@@ -17,17 +17,12 @@ pub fn may_lock_memory(proc: &Path) -> Option<bool> {
 /// Whether a seccomp filter stands between this process and the kernel; container runtimes use one to forbid io_uring.
 /// `None` where /proc does not tell. `proc` is normally `/proc`.
 pub fn is_filtered(proc: &Path) -> Option<bool> {
-    status(proc, "Seccomp:")?
-        .parse::<u32>()
-        .ok()
-        .map(|mode| mode != 0)
+    status(proc, "Seccomp:")?.parse::<u32>().ok().map(|mode| mode != 0)
 }
 
 fn status(proc: &Path, field: &str) -> Option<String> {
     let text = text::text(&proc.join("self/status"))?;
-    text.lines()
-        .find_map(|line| line.strip_prefix(field))
-        .map(|value| value.trim().to_owned())
+    text.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -38,32 +33,17 @@ mod tests {
     #[test]
     fn capability_and_filter() {
         let proc = FakeTree::new();
-        proc.file(
-            "self/status",
-            "Name:\tforebay\nCapEff:\t0000000000004000\nSeccomp:\t2\n",
-        );
-        assert_eq!(
-            (may_lock_memory(proc.root()), is_filtered(proc.root())),
-            (Some(true), Some(true))
-        );
+        proc.file("self/status", "Name:\tforebay\nCapEff:\t0000000000004000\nSeccomp:\t2\n");
+        assert_eq!((may_lock_memory(proc.root()), is_filtered(proc.root())), (Some(true), Some(true)));
         proc.file("self/status", "CapEff:\t000001ffffffbfff\nSeccomp:\t0\n");
-        assert_eq!(
-            (may_lock_memory(proc.root()), is_filtered(proc.root())),
-            (Some(false), Some(false))
-        );
+        assert_eq!((may_lock_memory(proc.root()), is_filtered(proc.root())), (Some(false), Some(false)));
     }
 
     #[test]
     fn missing_and_garbage_are_none() {
         let proc = FakeTree::new();
-        assert_eq!(
-            (may_lock_memory(proc.root()), is_filtered(proc.root())),
-            (None, None)
-        );
+        assert_eq!((may_lock_memory(proc.root()), is_filtered(proc.root())), (None, None));
         proc.file("self/status", "CapEff:\tzz\nSeccomp:\t-1\n");
-        assert_eq!(
-            (may_lock_memory(proc.root()), is_filtered(proc.root())),
-            (None, None)
-        );
+        assert_eq!((may_lock_memory(proc.root()), is_filtered(proc.root())), (None, None));
     }
 }

@@ -16,11 +16,7 @@ pub(crate) fn text(path: &Path) -> Option<String> {
 /// As [`text`], for files that may be long.
 pub(crate) fn bounded(path: &Path, limit: u64) -> Option<String> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .ok()?
-        .take(limit)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
@@ -46,14 +42,9 @@ pub(crate) fn switch(path: &Path) -> Option<bool> {
 /// The word in brackets of a choice such as `always [madvise] never`; a lone word stands for itself.
 pub(crate) fn chosen(path: &Path) -> Option<String> {
     let text = word(path)?;
-    let bracketed = text
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    let bracketed = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     let alone = || (text.split_whitespace().count() == 1).then_some(text.as_str());
-    bracketed
-        .or_else(alone)
-        .filter(|choice| !choice.is_empty())
-        .map(str::to_owned)
+    bracketed.or_else(alone).filter(|choice| !choice.is_empty()).map(str::to_owned)
 }
 
 /// A NUMA node as the kernel writes it: -1 (unknown) and garbage are `None`.
@@ -94,11 +85,7 @@ mod tests {
             ("", None),
         ] {
             tree.file("choice", text);
-            assert_eq!(
-                chosen(&tree.path("choice")).as_deref(),
-                expected,
-                "{text:?}"
-            );
+            assert_eq!(chosen(&tree.path("choice")).as_deref(), expected, "{text:?}");
         }
     }
 

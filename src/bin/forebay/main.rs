@@ -1,2 +1,71 @@
-//! The `forebay` command.
-fn main() {}
+//! The `forebay` command. Owns: the command line, exit codes, and what goes to stdout and stderr. May touch: only what
+//! the library makes public.
+#![forbid(unsafe_code)]
+
+mod args;
+mod byte_count;
+mod cat;
+mod doctor;
+mod failure;
+mod json;
+mod reader;
+mod stderr;
+mod stdout;
+mod warnings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use failure::{Failure, Outcome};
+
+/// A data or machine error.
+const EXIT_ERROR: u8 = 1;
+/// A command line that makes no sense.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return usage(&answer),
+    };
+    // What the doctor finds is all in its report.
+    if !matches!(cli.command, Command::Doctor(_)) {
+        warnings::install();
+    }
+    match run(&cli) {
+        Ok(()) | Err(Failure::StdoutClosed) => ExitCode::SUCCESS,
+        Err(Failure::Error(message)) => {
+            stderr::line(&format!("error: {message}"));
+            ExitCode::from(EXIT_ERROR)
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Outcome {
+    match &cli.command {
+        Command::Cat(cat) => cat::run(&cli.common, cat),
+        Command::Doctor(doctor) => doctor::run(&cli.common, doctor),
+    }
+}
+
+/// Help and version go to stdout; a mistake is one line, since scripts read the first line of stderr.
+fn usage(answer: &clap::Error) -> ExitCode {
+    if !answer.use_stderr() {
+        // A closed stdout is no reason to fail.
+        let _ = answer.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = answer.to_string();
+    let message: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let message = message.join(" ");
+    let message = message.split(" For more information").next().unwrap_or_default();
+    stderr::line(&format!("{message}; see `forebay --help`"));
+    ExitCode::from(EXIT_USAGE)
+}

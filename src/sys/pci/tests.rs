@@ -24,14 +24,7 @@ fn add_links(tree: &FakeTree, folder: &str, now: (&str, &str), best: (&str, &str
 }
 
 fn functions(tree: &FakeTree) -> Vec<PciFunction> {
-    let disk = BlockDevice::from_number(
-        tree.root(),
-        DeviceNumber {
-            major: 259,
-            minor: 0,
-        },
-    )
-    .unwrap();
+    let disk = BlockDevice::from_number(tree.root(), DeviceNumber { major: 259, minor: 0 }).unwrap();
     PciFunction::of_disk(&disk)
 }
 
@@ -45,28 +38,12 @@ fn function(tree: &FakeTree) -> PciFunction {
 fn a_full_link_is_not_below_its_best() {
     let tree = FakeTree::new();
     add_disk(&tree);
-    add_links(
-        &tree,
-        FUNCTION,
-        ("16.0 GT/s PCIe\n", "4\n"),
-        ("16.0 GT/s PCIe\n", "4\n"),
-    );
-    add_links(
-        &tree,
-        PORT,
-        ("16.0 GT/s PCIe\n", "4\n"),
-        ("32.0 GT/s PCIe\n", "16\n"),
-    );
+    add_links(&tree, FUNCTION, ("16.0 GT/s PCIe\n", "4\n"), ("16.0 GT/s PCIe\n", "4\n"));
+    add_links(&tree, PORT, ("16.0 GT/s PCIe\n", "4\n"), ("32.0 GT/s PCIe\n", "16\n"));
     tree.file(&format!("{FUNCTION}/numa_node"), "1\n");
     let found = function(&tree);
     assert_eq!(found.address, "0000:81:00.0");
-    assert_eq!(
-        found.link,
-        Some(Link {
-            speed: 16.0,
-            width: 4
-        })
-    );
+    assert_eq!(found.link, Some(Link { speed: 16.0, width: 4 }));
     assert_eq!(found.numa_node, Some(1));
     assert_eq!(found.runs_below_best(), Some(false));
     assert_eq!(found.slot_is_narrower(), Some(false));
@@ -87,12 +64,7 @@ fn a_degraded_link_is_seen_in_speed_and_in_width() {
 fn a_narrow_slot_is_told_from_a_degraded_link() {
     let tree = FakeTree::new();
     add_disk(&tree);
-    add_links(
-        &tree,
-        FUNCTION,
-        ("8.0 GT/s PCIe", "4"),
-        ("16.0 GT/s PCIe", "4"),
-    );
+    add_links(&tree, FUNCTION, ("8.0 GT/s PCIe", "4"), ("16.0 GT/s PCIe", "4"));
     add_links(&tree, PORT, ("8.0 GT/s PCIe", "4"), ("8.0 GT/s PCIe", "8"));
     let found = function(&tree);
     assert_eq!(found.runs_below_best(), Some(false));
@@ -101,24 +73,13 @@ fn a_narrow_slot_is_told_from_a_degraded_link() {
 
 #[test]
 fn a_link_that_is_unknown_or_garbage_is_missing() {
-    let cases = [
-        ("Unknown", "4"),
-        ("8.0 GT/s", "0"),
-        ("8.0 GT/s", "255"),
-        ("NaN", "4"),
-        ("inf", "4"),
-        ("-1", "4"),
-    ];
+    let cases = [("Unknown", "4"), ("8.0 GT/s", "0"), ("8.0 GT/s", "255"), ("NaN", "4"), ("inf", "4"), ("-1", "4")];
     for now in cases {
         let tree = FakeTree::new();
         add_disk(&tree);
         add_links(&tree, FUNCTION, now, ("16.0 GT/s PCIe", "4"));
         let found = function(&tree);
-        assert_eq!(
-            (found.link, found.runs_below_best()),
-            (None, None),
-            "{now:?}"
-        );
+        assert_eq!((found.link, found.runs_below_best()), (None, None), "{now:?}");
     }
 }
 
@@ -128,16 +89,7 @@ fn a_function_without_any_file_still_has_its_address() {
     add_disk(&tree);
     let found = function(&tree);
     assert_eq!(found.runs_below_best(), None);
-    assert_eq!(
-        (
-            found.link,
-            found.best,
-            found.slot,
-            found.numa_node,
-            found.errors
-        ),
-        (None, None, None, None, None)
-    );
+    assert_eq!((found.link, found.best, found.slot, found.numa_node, found.errors), (None, None, None, None, None));
 }
 
 #[test]
@@ -152,10 +104,7 @@ fn a_virtual_disk_has_no_function() {
 fn a_virtio_disk_has_the_function_of_its_device() {
     let tree = FakeTree::new();
     tree.dir("devices/pci0000:00/0000:00:02.0/virtio1/block/vda");
-    tree.link(
-        "dev/block/259:0",
-        "devices/pci0000:00/0000:00:02.0/virtio1/block/vda",
-    );
+    tree.link("dev/block/259:0", "devices/pci0000:00/0000:00:02.0/virtio1/block/vda");
     assert_eq!(function(&tree).address, "0000:00:02.0");
 }
 
@@ -163,25 +112,13 @@ fn a_virtio_disk_has_the_function_of_its_device() {
 fn error_counters_give_totals_and_kinds() {
     let tree = FakeTree::new();
     add_disk(&tree);
-    tree.file(
-        &format!("{FUNCTION}/aer_dev_correctable"),
-        "RxErr 0\nBadTLP 12\nTimeout 3\nTOTAL_ERR_COR 15\n",
-    );
-    tree.file(
-        &format!("{FUNCTION}/aer_dev_nonfatal"),
-        "Undefined 0\nCmpltTO 2\n",
-    );
-    tree.file(
-        &format!("{FUNCTION}/aer_dev_fatal"),
-        "\u{fffd}garbage\n\n x\n",
-    );
+    tree.file(&format!("{FUNCTION}/aer_dev_correctable"), "RxErr 0\nBadTLP 12\nTimeout 3\nTOTAL_ERR_COR 15\n");
+    tree.file(&format!("{FUNCTION}/aer_dev_nonfatal"), "Undefined 0\nCmpltTO 2\n");
+    tree.file(&format!("{FUNCTION}/aer_dev_fatal"), "\u{fffd}garbage\n\n x\n");
     let errors = function(&tree).errors.unwrap();
     let correctable = errors.correctable.unwrap();
     assert_eq!(correctable.total, 15);
-    assert_eq!(
-        correctable.seen,
-        [("BadTLP".to_owned(), 12), ("Timeout".to_owned(), 3)]
-    );
+    assert_eq!(correctable.seen, [("BadTLP".to_owned(), 12), ("Timeout".to_owned(), 3)]);
     assert_eq!(errors.nonfatal.unwrap().total, 2);
     assert_eq!(errors.fatal, None);
 }
@@ -191,14 +128,8 @@ fn counters_too_large_to_add_do_not_overflow() {
     let tree = FakeTree::new();
     add_disk(&tree);
     let largest = u64::MAX;
-    tree.file(
-        &format!("{FUNCTION}/aer_dev_fatal"),
-        &format!("One {largest}\nTwo {largest}\n"),
-    );
-    assert_eq!(
-        function(&tree).errors.unwrap().fatal.unwrap().total,
-        largest
-    );
+    tree.file(&format!("{FUNCTION}/aer_dev_fatal"), &format!("One {largest}\nTwo {largest}\n"));
+    assert_eq!(function(&tree).errors.unwrap().fatal.unwrap().total, largest);
 }
 
 #[test]
@@ -206,16 +137,8 @@ fn addresses() {
     for good in ["0000:81:00.0", "10000:e1:00.7", "0000:0a:1F.2"] {
         assert_eq!(address(Path::new(good)).as_deref(), Some(good));
     }
-    for bad in [
-        "pci0000:00",
-        "0000:81:00",
-        "000:81:00.0",
-        "0000:81:00.00",
-        "0000:8g:00.0",
-        "virtio1",
-        "..",
-        "é:é:é.é",
-    ] {
+    for bad in ["pci0000:00", "0000:81:00", "000:81:00.0", "0000:81:00.00", "0000:8g:00.0", "virtio1", "..", "é:é:é.é"]
+    {
         assert_eq!(address(Path::new(bad)), None, "{bad}");
     }
 }
@@ -225,12 +148,5 @@ fn bandwidth_takes_the_encoding_off() {
     let gigabytes = |speed, width| Link { speed, width }.bytes_per_second() / 1e9;
     assert!((gigabytes(2.5, 1) - 0.25).abs() < 1e-9);
     assert!((gigabytes(16.0, 4) - 7.877).abs() < 1e-3);
-    assert_eq!(
-        Link {
-            speed: 16.0,
-            width: 4
-        }
-        .to_string(),
-        "16 GT/s x4 (7.9 GB/s)"
-    );
+    assert_eq!(Link { speed: 16.0, width: 4 }.to_string(), "16 GT/s x4 (7.9 GB/s)");
 }

@@ -1,0 +1,123 @@
+//! The command line as types.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::byte_count::ByteCount;
+use crate::failure::{Failure, Outcome};
+
+/// Carries training data from NVMe to the GPU.
+#[derive(Debug, Parser)]
+#[command(name = "forebay", version, subcommand_required = true, arg_required_else_help = false)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Writes bytes of a file to stdout, read through the engine and route asked for
+    Cat(Cat),
+    /// Tells what this machine can do; each "no" with its reason and its fix
+    Doctor(Doctor),
+}
+
+#[derive(Debug, Args)]
+pub struct Cat {
+    /// The file or block device to read
+    pub file: PathBuf,
+    /// First byte to write
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    pub offset: ByteCount,
+    /// How many bytes to write; all to the end of the file when not given
+    #[arg(long, value_name = "BYTES")]
+    pub length: Option<ByteCount>,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Files, folders or block devices to judge
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub paths: Vec<OsString>,
+}
+
+/// The flags that every command takes.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// How reads reach the kernel
+    #[arg(long, global = true, value_enum, default_value_t = Engine::Auto)]
+    pub engine: Engine,
+    /// The way bytes take to the device
+    #[arg(long, global = true, value_enum, default_value_t = Route::Auto)]
+    pub route: Route,
+    /// Where bytes must end up: auto, host or cuda:N
+    #[arg(long, global = true, default_value = "auto")]
+    pub device: Device,
+    /// Host memory for reads in flight, with a suffix KiB, MiB, GiB or TiB
+    #[arg(long, global = true, value_name = "BYTES")]
+    pub budget: Option<ByteCount>,
+    /// One JSON object per line instead of text for people
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+impl Common {
+    /// Refuses what needs a CUDA device, which this build cannot drive.
+    pub fn require_host(&self) -> Outcome {
+        const MISSING: &str = "this build of forebay has no device layer yet";
+        if let Device::Cuda(number) = self.device {
+            let text = format!("device cuda:{number} needs a CUDA device, and {MISSING}; use --device host");
+            return Err(Failure::Error(text));
+        }
+        if self.route == Route::Direct {
+            let text = format!("route direct needs a CUDA device, and {MISSING}; use --route bounce or --route cached");
+            return Err(Failure::Error(text));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    Auto,
+    Uring,
+    Pread,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Route {
+    Auto,
+    /// cuFile, straight into GPU memory
+    Direct,
+    /// O_DIRECT into pinned host memory, then a copy
+    Bounce,
+    /// Page cache, then pinned host memory, then a copy
+    Cached,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    Auto,
+    Host,
+    Cuda(u32),
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "host" => Ok(Self::Host),
+            _ => {
+                let number = text.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+                number.map(Self::Cuda).ok_or_else(|| "a device is auto, host or cuda:N".to_owned())
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! How a command ends when it does not end well.
+
+use std::io;
+
+pub type Outcome = Result<(), Failure>;
+
+#[derive(Debug)]
+pub enum Failure {
+    /// A data or machine error, in the words that follow `error: `.
+    Error(String),
+    /// Whoever read our output has gone, as `| head` does: nothing left to do, and no mistake.
+    StdoutClosed,
+}
+
+impl Failure {
+    /// An error of the library, which says where, what and what to do.
+    pub fn of(error: impl std::error::Error) -> Self {
+        Self::Error(error.to_string())
+    }
+
+    /// What became of a write to stdout.
+    pub fn of_stdout(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::StdoutClosed,
+            _ => Self::Error(format!("stdout: cannot write: {error}; check where the output goes")),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Everything that goes to stderr: whole lines, and above them never below a progress bar.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The bar that is on the screen, so that lines can step around it.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Prints one line. Control characters, which file names may hold, are shown escaped so that it stays one.
+pub fn line(text: &str) {
+    let text = one_line(text);
+    // There is nobody left to tell when stderr is closed.
+    let print = || drop(writeln!(io::stderr(), "{text}"));
+    match bar().as_ref() {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
+
+/// A progress bar that counts bytes. Only for people: it is shown when stderr is a terminal and stdout is not.
+pub struct Progress(());
+
+impl Progress {
+    pub fn start(bytes: u64) -> Self {
+        if io::stderr().is_terminal() && !io::stdout().is_terminal() {
+            let style =
+                ProgressStyle::with_template("{bytes} of {total_bytes} {wide_bar} {binary_bytes_per_sec} {eta}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            *bar() = Some(ProgressBar::new(bytes).with_style(style));
+        }
+        Self(())
+    }
+
+    pub fn advance(&self, bytes: u64) {
+        if let Some(bar) = bar().as_ref() {
+            bar.inc(bytes);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = bar().take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Text with every control character escaped: `a\nb` in place of two lines.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
+}
+
+/// A panic while the lock was held leaves the bar as good as it was.
+fn bar() -> MutexGuard<'static, Option<ProgressBar>> {
+    BAR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn control_characters_cannot_break_a_line() {
+        assert_eq!(one_line("a\nb\r\u{1b}[31mc\t"), r"a\nb\r\u{1b}[31mc\t");
+        assert_eq!(one_line("größe \u{fffd}"), "größe \u{fffd}");
+    }
+}

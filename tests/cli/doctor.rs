@@ -1,0 +1,213 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use nix::sys::stat::Mode;
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::run::{Answer, forebay, pattern, run, write};
+
+/// The findings of `forebay doctor --json`, each checked against the contract.
+fn findings(stdout: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(stdout).unwrap();
+    text.lines().map(|line| checked(serde_json::from_str(line).unwrap())).collect()
+}
+
+fn checked(finding: Value) -> Value {
+    let object = finding.as_object().unwrap();
+    let mut keys: Vec<&str> = object.keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["fix", "kind", "reason", "subject", "verdict"]);
+    assert!(finding["kind"].is_string() && finding["subject"].is_string());
+    for key in ["reason", "fix"] {
+        assert!(finding[key].is_string() || finding[key].is_null(), "{finding}");
+    }
+    match finding["verdict"].as_str().unwrap() {
+        "no" => assert!(finding["reason"].is_string() && finding["fix"].is_string(), "a no without help: {finding}"),
+        verdict => assert!(["yes", "note"].contains(&verdict), "{finding}"),
+    }
+    finding
+}
+
+fn doctor(path: &Path) -> Vec<Value> {
+    let answer = Answer::of(forebay().arg("doctor").arg(path).arg("--json"));
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
+    findings(&answer.stdout)
+}
+
+fn of_kind<'a>(findings: &'a [Value], kind: &str) -> &'a Value {
+    findings.iter().find(|finding| finding["kind"] == kind).unwrap_or_else(|| panic!("no {kind} in {findings:#?}"))
+}
+
+fn text<'a>(finding: &'a Value, key: &str) -> &'a str {
+    finding[key].as_str().unwrap()
+}
+
+#[test]
+fn every_line_is_a_finding_of_five_keys() {
+    let folder = tempdir().unwrap();
+    let file = write(folder.path(), "data", &pattern(100_000));
+    let all = doctor(&file);
+    let kinds = [
+        "kernel",
+        "engine",
+        "cachestat",
+        "memlock",
+        "open_files",
+        "memory",
+        "huge_pages",
+        "transparent_huge_pages",
+        "numa",
+        "device",
+        "route",
+        "path",
+        "filesystem",
+        "direct_io",
+        "page_cache",
+        "block_device",
+    ];
+    for kind in kinds {
+        of_kind(&all, kind);
+    }
+    for engine in ["uring", "pread"] {
+        assert!(all.iter().any(|finding| finding["kind"] == "engine" && finding["subject"] == engine), "{engine}");
+    }
+    assert!(text(of_kind(&all, "path"), "reason").contains("regular file"));
+}
+
+#[test]
+fn a_file_just_written_is_in_the_page_cache() {
+    let folder = tempdir().unwrap();
+    let file = write(folder.path(), "data", &pattern(100_000));
+    assert!(text(of_kind(&doctor(&file), "page_cache"), "reason").contains("100%"));
+}
+
+#[test]
+fn an_engine_is_a_yes_exactly_if_it_can_be_had() {
+    let folder = tempdir().unwrap();
+    let file = write(folder.path(), "data", b"payload");
+    let all = doctor(&file);
+    for engine in ["uring", "pread"] {
+        let finding = all.iter().find(|finding| finding["kind"] == "engine" && finding["subject"] == engine).unwrap();
+        let works = Answer::of(forebay().arg("cat").arg(&file).args(["--engine", engine])).code == Some(0);
+        assert_eq!(text(finding, "verdict") == "yes", works, "{finding}");
+    }
+}
+
+#[test]
+fn direct_io_is_a_yes_exactly_if_a_direct_read_works() {
+    for folder in [tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempdir().unwrap())] {
+        let file = write(folder.path(), "data", &pattern(10_000));
+        let finding = of_kind(&doctor(&file), "direct_io").clone();
+        let works = Answer::of(forebay().arg("cat").arg(&file).arg("--route=bounce")).code == Some(0);
+        assert_eq!(text(&finding, "verdict") == "yes", works, "{finding}");
+        assert!(!works || text(&finding, "reason").contains("align"), "{finding}");
+    }
+}
+
+#[test]
+fn a_folder_is_judged_and_left_as_it_was() {
+    let folder = tempdir().unwrap();
+    let before = fs::metadata(folder.path()).unwrap().modified().unwrap();
+    let empty = doctor(folder.path());
+    assert_eq!(of_kind(&empty, "direct_io")["verdict"], "note");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::metadata(folder.path()).unwrap().modified().unwrap(), before);
+
+    write(folder.path(), "data", &pattern(10_000));
+    let full = doctor(folder.path());
+    assert!(text(of_kind(&full, "direct_io"), "reason").contains("data"));
+    assert_eq!(of_kind(&full, "direct_io")["subject"], folder.path().to_str().unwrap());
+}
+
+#[test]
+fn the_current_folder_is_the_default() {
+    let folder = tempdir().unwrap();
+    let answer = Answer::of(forebay().arg("doctor").arg("--json").current_dir(folder.path()));
+    assert_eq!(of_kind(&findings(&answer.stdout), "path")["subject"], ".");
+}
+
+#[test]
+fn a_missing_path_is_an_error_and_hides_nothing_else() {
+    let folder = tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let answer = Answer::of(forebay().arg("doctor").arg(&missing).arg(folder.path()).arg("--json"));
+    assert_eq!(answer.code, Some(1));
+    let errors: Vec<&str> = answer.stderr.lines().collect();
+    assert!(errors.len() == 1 && errors[0].starts_with(&format!("error: {} at ", missing.display())), "{errors:?}");
+    let all = findings(&answer.stdout);
+    let paths: Vec<&str> =
+        all.iter().filter(|finding| finding["kind"] == "path").map(|finding| text(finding, "verdict")).collect();
+    assert_eq!(paths, ["no", "yes"]);
+}
+
+#[test]
+fn a_fifo_is_a_no_and_nobody_waits_for_its_writer() {
+    let folder = tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let all = doctor(&fifo);
+    let finding = of_kind(&all, "path");
+    assert_eq!(finding["verdict"], "no");
+    assert!(text(finding, "reason").contains("FIFO"));
+    assert!(!all.iter().any(|finding| finding["kind"] == "direct_io"));
+}
+
+#[test]
+fn names_are_bytes() {
+    let folder = tempdir().unwrap();
+    let file = write(folder.path(), OsStr::from_bytes(b"f\xff\n"), b"payload");
+    assert!(text(of_kind(&doctor(&file), "path"), "subject").ends_with("f\u{fffd}\n"));
+    let answer = Answer::of(forebay().arg("doctor").arg(&file));
+    let table = String::from_utf8(answer.stdout).unwrap();
+    assert!(table.lines().any(|line| line.ends_with("f\u{fffd}\\n")), "{table}");
+}
+
+#[test]
+fn the_table_says_each_no_with_its_fix() {
+    let table = String::from_utf8(run(["doctor", "/"]).stdout).unwrap();
+    let rows = |word: &str| table.lines().filter(|line| line.trim_start().starts_with(word)).count();
+    assert!(rows("no ") > 0 && rows("yes ") > 0, "{table}");
+    assert!(rows("fix: ") >= rows("no "), "{table}");
+    assert!(table.starts_with("This machine\n"), "{table}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_mistake() {
+    let mut child = forebay().args(["doctor", "/"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn locked_memory_is_a_no_for_who_may_not_lock_enough() {
+    const NOBODY: u32 = 65534;
+    if !fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+        eprintln!("skipped: only root can become nobody");
+        return;
+    }
+    let command = |budget: &str| {
+        let mut command = forebay();
+        command.args(["doctor", "/", "--json", "--budget", budget]).uid(NOBODY).gid(NOBODY);
+        command.output()
+    };
+    let (Ok(large), Ok(none)) = (command("1TiB"), command("0")) else {
+        eprintln!("skipped: nobody may not run the binary where it lies");
+        return;
+    };
+    let (large, none) = (findings(&large.stdout), findings(&none.stdout));
+    if text(of_kind(&large, "memlock"), "reason").starts_with("unlimited") {
+        eprintln!("skipped: locked memory is not limited here");
+        return;
+    }
+    assert_eq!(of_kind(&large, "memlock")["verdict"], "no");
+    assert!(text(of_kind(&large, "memlock"), "fix").contains("ulimit -l"));
+    assert_eq!(of_kind(&large, "memory")["verdict"], "no");
+    assert_eq!(of_kind(&none, "memlock")["verdict"], "yes");
+}

@@ -1,0 +1,50 @@
+//! Runs the real binary.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+pub fn forebay() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.stdin(Stdio::null());
+    command
+}
+
+pub struct Answer {
+    pub code: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Answer {
+    pub fn of(command: &mut Command) -> Self {
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        Self { code: status.code(), stdout, stderr: String::from_utf8(stderr).unwrap() }
+    }
+
+    /// Fails unless the command ended with `code`, said nothing on stdout and one `error: ` line on stderr, which is
+    /// returned.
+    pub fn error(&self, code: i32) -> &str {
+        assert_eq!(self.code, Some(code), "{}", self.stderr);
+        assert!(self.stdout.is_empty(), "{:?}", String::from_utf8_lossy(&self.stdout));
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        assert!(lines.len() == 1 && lines[0].starts_with("error: "), "{}", self.stderr);
+        lines[0]
+    }
+}
+
+pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Answer {
+    Answer::of(forebay().args(args))
+}
+
+/// Bytes in which every position can be told from its neighbours.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|index| (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+pub fn write(folder: &Path, name: impl AsRef<OsStr>, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name.as_ref());
+    fs::write(&path, bytes).unwrap();
+    path
+}

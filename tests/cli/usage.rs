@@ -1,0 +1,59 @@
+use std::fs::File;
+
+use crate::run::{Answer, forebay, run};
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_exit_2_and_one_line() {
+    let cases: [&[&str]; 16] = [
+        &[],
+        &["frobnicate"],
+        &["cat"],
+        &["cat", "a", "b"],
+        &["cat", "a", "--frobnicate"],
+        &["cat", "a", "--offset"],
+        &["cat", "a", "--offset", "-1"],
+        &["cat", "a", "--offset", "1.5KiB"],
+        &["cat", "a", "--length", "1KB"],
+        &["cat", "a", "--length", "18446744073709551616"],
+        &["cat", "a", "--engine", "aio"],
+        &["cat", "a", "--route", "magic"],
+        &["cat", "a", "--device", "cuda"],
+        &["cat", "a", "--device", "cuda:-1"],
+        &["doctor", "--budget", "lots"],
+        &["doctor", "--offset", "1"],
+    ];
+    for case in cases {
+        let answer = run(case);
+        assert!(answer.error(2).contains("--help"), "{case:?}: {}", answer.stderr);
+    }
+}
+
+#[test]
+fn help_and_version_are_exit_0_on_stdout() {
+    for case in [&["--help"][..], &["--version"], &["cat", "--help"], &["doctor", "--help"], &["help", "cat"]] {
+        let answer = run(case);
+        assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{case:?}");
+        assert!(!answer.stdout.is_empty(), "{case:?}");
+    }
+    let version = String::from_utf8(run(["--version"]).stdout).unwrap();
+    assert_eq!(version.trim(), concat!("forebay ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn what_needs_a_cuda_device_is_a_clean_error() {
+    let file = file!();
+    for flag in ["--device=cuda:0", "--route=direct"] {
+        let answer = run(["cat", file, flag]);
+        let error = answer.error(1);
+        assert!(error.contains("CUDA device") && error.contains("no device layer"), "{error}");
+    }
+}
+
+#[test]
+fn a_full_disk_under_stdout_is_an_error() {
+    for command in [&["doctor", "/"][..], &["cat", "/proc/self/exe"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let answer = Answer::of(forebay().args(command).stdout(full));
+        assert!(answer.error(1).contains("stdout"), "{}", answer.stderr);
+    }
+}
