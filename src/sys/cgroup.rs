@@ -17,40 +17,72 @@ pub struct MemoryLimit {
 /// v1 writes "no limit" as the largest number of pages; anything this large is none.
 const UNLIMITED: u64 = 1 << 62;
 
+/// The names that one version of control groups gives its files.
+struct Version {
+    limit: &'static str,
+    used: &'static str,
+    /// The line of memory.stat that counts page cache.
+    cache: &'static str,
+}
+
+const V1: Version = Version { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_cache " };
+const V2: Version = Version { limit: "memory.max", used: "memory.current", cache: "file " };
+
 /// The tightest memory limit among the groups of this process and the groups above them, v2 and v1; `None` where
 /// nothing limits it. `proc` is normally `/proc` and `sys` `/sys`.
 pub fn memory_limit(proc: &Path, sys: &Path) -> Option<MemoryLimit> {
-    let groups = text::text(&proc.join("self/cgroup"))?;
+    let limits = groups(proc, sys).into_iter().filter_map(|(folder, version)| limit(&folder, &version));
+    limits.min_by_key(|limit| limit.bytes)
+}
+
+/// Bytes that the tightest group still lets this process have; `None` where nothing limits it. Page cache can be taken
+/// back from a group, so it does not count as used.
+pub(crate) fn memory_left(proc: &Path, sys: &Path) -> Option<u64> {
+    let left = groups(proc, sys).into_iter().filter_map(|(folder, version)| {
+        let limit = limit(&folder, &version)?.bytes;
+        let used = text::number(&folder.join(version.used))?;
+        let stat = text::text(&folder.join("memory.stat")).unwrap_or_default();
+        let cache = stat.lines().find_map(|line| line.strip_prefix(version.cache)?.parse().ok()).unwrap_or(0);
+        Some(limit.saturating_sub(used.saturating_sub(cache)))
+    });
+    left.min()
+}
+
+/// The folders of all groups that count for this process.
+fn groups(proc: &Path, sys: &Path) -> Vec<(PathBuf, Version)> {
+    let Some(groups) = text::text(&proc.join("self/cgroup")) else { return Vec::new() };
     let mount = sys.join("fs/cgroup");
-    let mut limits = Vec::new();
+    let mut folders = Vec::new();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else {
             continue;
         };
         if controllers.is_empty() {
-            limits.extend(tightest(&mount, group, "memory.max"));
-            limits.extend(tightest(&mount.join("unified"), group, "memory.max"));
+            folders.extend(upwards(&mount, group).map(|folder| (folder, V2)));
+            folders.extend(upwards(&mount.join("unified"), group).map(|folder| (folder, V2)));
         } else if controllers.split(',').any(|name| name == "memory") {
-            limits.extend(tightest(&mount.join("memory"), group, "memory.limit_in_bytes"));
+            folders.extend(upwards(&mount.join("memory"), group).map(|folder| (folder, V1)));
         }
     }
-    limits.into_iter().min_by_key(|limit| limit.bytes)
+    folders
 }
 
-/// The tightest limit from `group` up to the mount. Inside a container the group may name folders of the host that are
-/// not mounted here; those files are missing and the container's own limit stands at the mount.
-fn tightest(mount: &Path, group: &str, name: &str) -> Option<MemoryLimit> {
+/// From `group` up to the mount. Inside a container the group may name folders of the host that are not mounted here;
+/// those files are missing and the container's own limit stands at the mount.
+fn upwards(mount: &Path, group: &str) -> impl Iterator<Item = PathBuf> {
     // A group outside this namespace is written with `..`, which must not lead out of the mount.
     let inside = Path::new(group).components().filter(|part| matches!(part, Component::Normal(_)));
     let folder = mount.join(inside.collect::<PathBuf>());
-    let folders = folder.ancestors().take_while(|folder| folder.starts_with(mount));
-    let limits = folders.filter_map(|folder| {
-        let file = folder.join(name);
-        let bytes = text::number(&file).filter(|bytes| *bytes < UNLIMITED)?;
-        Some(MemoryLimit { bytes, file })
-    });
-    limits.min_by_key(|limit| limit.bytes)
+    let folders: Vec<PathBuf> =
+        folder.ancestors().take_while(|folder| folder.starts_with(mount)).map(Path::to_owned).collect();
+    folders.into_iter()
+}
+
+fn limit(folder: &Path, version: &Version) -> Option<MemoryLimit> {
+    let file = folder.join(version.limit);
+    let bytes = text::number(&file).filter(|bytes| *bytes < UNLIMITED)?;
+    Some(MemoryLimit { bytes, file })
 }
 
 #[cfg(test)]
@@ -72,6 +104,30 @@ mod tests {
     fn v2_takes_the_tightest_group_on_the_way_up() {
         let files = [("a/b/memory.max", "max\n"), ("a/memory.max", "1000\n"), ("memory.max", "5000\n")];
         assert_eq!(limit("0::/a/b\n", &files), Some((1000, "a/memory.max".to_owned())));
+    }
+
+    #[test]
+    fn what_is_left_counts_page_cache_as_free() {
+        let left = |groups: &str, files: &[(&str, &str)]| {
+            let (proc, sys) = (FakeTree::new(), FakeTree::new());
+            proc.file("self/cgroup", groups);
+            sys.files("fs/cgroup", files);
+            memory_left(proc.root(), sys.root())
+        };
+        let v2 = [
+            ("job/step/memory.max", "max\n"),
+            ("job/memory.max", "1000\n"),
+            ("job/memory.current", "600\n"),
+            ("job/memory.stat", "anon 400\nfile 200\n"),
+        ];
+        assert_eq!(left("0::/job/step\n", &v2), Some(600));
+        assert_eq!(left("0::/elsewhere\n", &v2), None);
+        let v1 = [
+            ("memory/job/memory.limit_in_bytes", "1000\n"),
+            ("memory/job/memory.usage_in_bytes", "900\n"),
+            ("memory/job/memory.stat", "cache 1\ntotal_cache 500\n"),
+        ];
+        assert_eq!(left("3:memory:/job\n", &v1), Some(600));
     }
 
     #[test]
