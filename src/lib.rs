@@ -29,6 +29,6 @@ mod units;
 pub use error::{BuildError, Error};
 pub use memory::{Arena, Loan, MemoryError, PageKind, Slot};
 pub use storage::{
-    Alignment, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Mode, NoDirect, OpenError,
-    OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder, RingFeatures, Stats,
+    Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Mode, NoDirect,
+    OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder, RingFeatures, Stats,
 };

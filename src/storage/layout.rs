@@ -20,10 +20,12 @@ pub(crate) struct Span {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) file: u32,
-    /// The bytes that somebody asked for, or that lie in a gap between such; never empty.
+    /// What must be read: bytes that somebody asked for, and small gaps between such; never empty.
     pub(crate) need: Range<u64>,
     /// `need`, widened to the alignment.
     pub(crate) wide: Range<u64>,
+    /// Bytes of extents that lie in `need`, each extent for itself: over all parts, the bytes that are delivered.
+    pub(crate) asked: u64,
     /// Where `wide` begins in the slot.
     pub(crate) landing: usize,
     pub(crate) via: Via,
@@ -67,21 +69,33 @@ pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64)
     let mut rest = order.as_slice();
     while let Some(&first) = rest.first() {
         let align = aligns[spans[first as usize].file as usize];
-        let (members, run) = one_run(spans, rest, align.offset, gap);
-        rest = &rest[members..];
+        let (count, run) = one_run(spans, rest, align.offset, gap);
+        let (members, later) = rest.split_at(count);
+        rest = later;
         let wide = widen(&run, align.offset);
         let start = usize::try_from(up(layout.len as u64, landing_align(&wide, align))).ok()?;
         layout.len = start.checked_add(usize::try_from(wide.end - wide.start).ok()?)?;
-        for &i in &order[order.len() - rest.len() - members..][..members] {
-            let span = &spans[i as usize];
-            let from = start + (span.offset - wide.start) as usize;
-            layout.pieces[i as usize] = from..from + span.len as usize;
-        }
-        let mut part = Part { file: spans[first as usize].file, need: run, wide, landing: start, via: align.via };
+        let first_part = layout.parts.len();
+        let mut part =
+            Part { file: spans[first as usize].file, need: run, wide, asked: 0, landing: start, via: align.via };
+        let wide_start = part.wide.start;
         while let Some(rest) = cut(&mut part, chunk) {
             layout.parts.push(std::mem::replace(&mut part, rest));
         }
         layout.parts.push(part);
+        for &i in members {
+            let span = &spans[i as usize];
+            let from = start + (span.offset - wide_start) as usize;
+            layout.pieces[i as usize] = from..from + span.len as usize;
+            let holding = ((span.offset - wide_start) / chunk) as usize;
+            for part in &mut layout.parts[first_part + holding..] {
+                let held = part.need.end.min(span.offset + span.len).saturating_sub(part.need.start.max(span.offset));
+                if held == 0 {
+                    break;
+                }
+                part.asked += held;
+            }
+        }
     }
     Some(layout)
 }
@@ -161,6 +175,8 @@ mod tests {
                     slot[at] = part.need.contains(&offset).then(|| byte(part.file, offset)).or(Some(0));
                 }
             }
+            let asked: u64 = layout.parts.iter().map(|part| part.asked).sum();
+            prop_assert_eq!(asked, spans.iter().map(|span| span.len).sum::<u64>());
             for (span, piece) in spans.iter().zip(&layout.pieces) {
                 prop_assert_eq!(piece.len() as u64, span.len);
                 for (offset, at) in (span.offset..).zip(piece.clone()) {

@@ -36,4 +36,4 @@ pub use plan::Mode;
 pub use read::Read;
 pub use reader::Reader;
 pub use stats::Stats;
-pub use stream::ReadStream;
+pub use stream::{BlockingStream, ReadStream};

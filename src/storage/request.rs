@@ -152,7 +152,7 @@ impl Job {
             Next::Read | Next::Later(_) => self.stats.repeats += 1,
             Next::Done => {
                 self.landed += 1;
-                let bytes = part.need.end - part.need.start;
+                let bytes = part.asked;
                 match progress.via {
                     Via::Direct => self.stats.bytes_direct += bytes,
                     Via::Buffered => self.stats.bytes_buffered += bytes,

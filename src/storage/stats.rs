@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a [`Reader`](super::Reader) has done since it was built. Bytes are those delivered, not those that widening
-/// added: their sum is the sum of what was asked for, gaps between neighbours included.
+/// What a [`Reader`](super::Reader) has done since it was built. Bytes are those of the extents that were delivered,
+/// not those that alignment and gaps between neighbours added: their sum is the sum of what was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

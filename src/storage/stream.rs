@@ -12,8 +12,8 @@ use super::extent::Extent;
 use super::read::Read;
 use super::reader::Reader;
 
-/// Extents read in order and in parts, ahead of whoever takes them: a [`Stream`] of [`Bytes`], and a blocking iterator
-/// through [`next_blocking`](Self::next_blocking).
+/// Extents read in order and in parts, ahead of whoever takes them: a [`Stream`] of [`Bytes`], or, through
+/// [`blocking`](Self::blocking), an [`Iterator`] of them.
 ///
 /// A part is the memory that it landed in. Whoever keeps parts keeps that memory: with as much as the budget kept, the
 /// stream waits until some is given back. After an error the stream ends.
@@ -52,6 +52,11 @@ impl ReadStream {
     /// The next part, awaited on this thread, with any runtime or none; `None` at the end.
     pub fn next_blocking(&mut self) -> Option<Result<Bytes, ReadError>> {
         pollster::block_on(poll_fn(|context| self.poll_part(context)))
+    }
+
+    /// The same parts as an iterator that waits on this thread.
+    pub fn blocking(self) -> BlockingStream {
+        BlockingStream(self)
     }
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, ReadError>>> {
@@ -104,6 +109,19 @@ impl ReadStream {
 
 /// See [`ReadStream::new`].
 const CHUNKS_PER_PART: u64 = 4;
+
+/// A [`ReadStream`] as an [`Iterator`] that waits on this thread.
+#[derive(Debug)]
+#[must_use = "an iterator reads nothing until it is asked"]
+pub struct BlockingStream(ReadStream);
+
+impl Iterator for BlockingStream {
+    type Item = Result<Bytes, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next_blocking()
+    }
+}
 
 impl Stream for ReadStream {
     type Item = Result<Bytes, ReadError>;
