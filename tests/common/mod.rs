@@ -1,0 +1,70 @@
+//! What the test binaries share: self-describing data, real file systems, a FUSE file system of our own,
+//! children under reduced privileges, and a watchdog. Each binary uses a part of it.
+#![allow(dead_code)]
+
+pub mod data;
+pub mod fuse;
+pub mod knobs;
+pub mod mounts;
+pub mod privilege;
+pub mod reader;
+pub mod seccomp;
+pub mod watchdog;
+
+/// Why a test cannot run here. It is printed, never swallowed: a test that skips in silence looks like one that passed.
+#[derive(Debug, Clone)]
+pub struct Skip(pub String);
+
+impl Skip {
+    pub fn because(why: impl Into<String>) -> Skip {
+        Skip(why.into())
+    }
+}
+
+/// Unwraps a fixture, or says aloud why it cannot be had and leaves the test.
+#[macro_export]
+macro_rules! or_skip {
+    ($fixture:expr) => {
+        match $fixture {
+            Ok(it) => it,
+            Err($crate::common::Skip(why)) => {
+                eprintln!("skipped: {why}");
+                return;
+            }
+        }
+    };
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { nix::libc::geteuid() == 0 }
+}
+
+/// xorshift64: order and sizes that look random and are the same in every run.
+#[derive(Debug, Clone)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number in `0..end`; `end` must not be 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            let j = self.below(i as u64 + 1) as usize;
+            items.swap(i, j);
+        }
+    }
+}
