@@ -1,0 +1,100 @@
+//! One suite over every row (engine x mode) and every file system, with std::fs as the oracle.
+//!
+//! A row is what must not matter for the bytes; a case is what is asked for; a site is where the files lie. Further
+//! rows (devices, routes) go into `common::reader`, further cases into `cases::ALL`.
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cases;
+mod site;
+
+use common::reader::{self, Row};
+use common::{Skip, fuse, mounts};
+use site::{Home, Site, Tally, Temperature};
+
+#[test]
+fn plain_folder() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    conform("the build's own file system", Ok(Home::Plain(dir)));
+}
+
+#[test]
+fn ext4() {
+    conform("ext4", mounts::ext4().map(Home::Mount));
+}
+
+#[test]
+fn ext4_on_4096_byte_sectors() {
+    conform("ext4 on 4096-byte sectors", mounts::ext4_4k_sectors().map(Home::Mount));
+}
+
+#[test]
+fn ext4_with_inline_data() {
+    conform("ext4 with inline_data", mounts::ext4_inline_data().map(Home::Mount));
+}
+
+#[test]
+fn tmpfs() {
+    conform("tmpfs", mounts::tmpfs().map(Home::Mount));
+}
+
+#[test]
+fn overlay() {
+    conform("overlay", mounts::overlay().map(Home::Mount));
+}
+
+#[test]
+fn xfs() {
+    conform("xfs", mounts::xfs().map(Home::Mount));
+}
+
+#[test]
+fn btrfs() {
+    conform("btrfs", mounts::btrfs().map(Home::Mount));
+}
+
+#[test]
+fn fuse() {
+    conform("fuse", fuse::Fuse::mount().map(Home::Fuse));
+}
+
+#[test]
+fn fuse_opened_for_direct_io() {
+    let mounted = fuse::Fuse::mount();
+    if let Ok(fuse) = &mounted {
+        fuse.knobs.direct_io(true);
+    }
+    conform("fuse with FOPEN_DIRECT_IO", mounted.map(Home::Fuse));
+}
+
+fn conform(name: &'static str, home: Result<Home, Skip>) {
+    let site = Site::new(name, or_skip!(home));
+    let mut tally = Tally::default();
+    let runs = runs();
+    for &(row, temperature) in &runs {
+        let reader = row.reader();
+        for case in cases::ALL {
+            site.set_temperature(temperature);
+            let bench = cases::Bench { site: &site, row, reader: &reader };
+            match (case.run)(&bench) {
+                Ok(more) => tally += more,
+                Err(wrong) => panic!("{name}, {row}, {temperature:?}, {}: {wrong}", case.name),
+            }
+        }
+        reader.close_blocking().unwrap_or_else(|e| panic!("{name}, {row}: close: {e}"));
+    }
+    assert!(tally.bytes > 0);
+    eprintln!("{name}: {} rows x {} cases: {tally}", runs.len(), cases::ALL.len());
+}
+
+/// Where the mode is decided by what the page cache holds, each state of the cache is a row of its own.
+fn runs() -> Vec<(Row, Temperature)> {
+    let mut runs = Vec::new();
+    for row in reader::rows() {
+        runs.push((row, Temperature::Cold));
+        if row.mode == forebay::Mode::Auto {
+            runs.extend([(row, Temperature::Half), (row, Temperature::Warm)]);
+        }
+    }
+    runs
+}
