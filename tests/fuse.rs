@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use common::privilege::{self, Outside, Reduced};
 use common::reader::{self, CHUNK, Row, ask};
 use common::watchdog::{eventually, guarded};
 use common::{Rng, data};
-use forebay::{Extent, Mode, Reader};
+use forebay::{EngineChoice, Extent, Mode, Reader};
 use nix::libc;
 
 const LEN: u64 = 6 * CHUNK + 1234;
@@ -107,33 +107,53 @@ fn failing_place(what: &str, row: Row, bad: &Path, at: u64) {
     }
 }
 
+/// Two reads wait, fewer than any pool has threads, and another file of the same file system is read meanwhile.
 #[test]
 fn a_stall_delays_only_its_own_request() {
     for direct_io in [true, false] {
         let fuse = or_skip!(Fuse::mount());
         fuse.knobs.direct_io(direct_io);
         for (i, row) in reader::rows().into_iter().enumerate().filter(|(_, row)| row.mode != Mode::Direct) {
-            let what = format!("{row}, FOPEN_DIRECT_IO {direct_io}");
-            let name = format!("slow-{i}");
-            let slow = fuse.add(&name, SEED, LEN);
             let quick = fuse.add(&format!("quick-{i}"), SEED + 1, LEN);
-            fuse.knobs.stall(&name);
-            let reader = std::sync::Arc::new(row.reader());
-            let reading = thread::spawn({
-                let reader = reader.clone();
-                move || reader::read(&reader, &[ask(&slow, 1, LEN - 1)])
-            });
-            assert!(eventually(|| fuse.knobs.stalled() > 0), "{what}: no read came");
-            let got = guarded("beside a stall", move || reader::read(&reader, &[ask(&quick, 3, LEN - 3)]));
-            let got = got.unwrap_or_else(|e| panic!("{what}: beside a stall: {e}"));
-            data::check(&got[0], SEED + 1, 3).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
-            assert!(!reading.is_finished(), "{what}: a read ended without its bytes");
-            fuse.knobs.release();
-            assert!(eventually(|| reading.is_finished()), "{what}: hangs after the release");
-            let got = reading.join().unwrap().unwrap_or_else(|e| panic!("{what}: {e}"));
-            data::check(&got[0], SEED, 1).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+            let what = format!("{row}, FOPEN_DIRECT_IO {direct_io}");
+            beside_a_stall(&what, row, &fuse, &format!("slow-{i}"), CHUNK + 1000, quick);
         }
     }
+}
+
+/// However much waits on a dead file system, a ring goes on reading from the others.
+#[test]
+fn a_stall_of_one_file_system_does_not_stop_a_ring() {
+    or_skip!(reader::uring_here());
+    let fuse = or_skip!(Fuse::mount());
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let quick = dir.path().join("quick");
+    data::write_dense(&quick, SEED + 1, LEN).unwrap();
+    for (i, mode) in [Mode::Auto, Mode::Buffered].into_iter().enumerate() {
+        let row = Row { engine: EngineChoice::Uring, mode };
+        data::drop_cache(&quick).unwrap();
+        beside_a_stall(&row.to_string(), row, &fuse, &format!("slow-{i}"), LEN - 1, quick.clone());
+    }
+}
+
+/// Reads `quick` while `len` bytes of a stalled file are waited for, then releases and checks those too.
+fn beside_a_stall(what: &str, row: Row, fuse: &Fuse, slow: &str, len: u64, quick: PathBuf) {
+    let path = fuse.add(slow, SEED, LEN);
+    fuse.knobs.stall(slow);
+    let reader = row.reader();
+    let reading = thread::spawn({
+        let reader = reader.clone();
+        move || reader::read(&reader, &[ask(&path, 1, len)])
+    });
+    assert!(eventually(|| fuse.knobs.stalled() > 0), "{what}: no read came");
+    let got = guarded("beside a stall", move || reader::read(&reader, &[ask(&quick, 3, LEN - 3)]));
+    let got = got.unwrap_or_else(|e| panic!("{what}: beside a stall: {e}"));
+    data::check(&got[0], SEED + 1, 3).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
+    assert!(!reading.is_finished(), "{what}: a read ended without its bytes");
+    fuse.knobs.release();
+    assert!(eventually(|| reading.is_finished()), "{what}: hangs after the release");
+    let got = reading.join().unwrap().unwrap_or_else(|e| panic!("{what}: {e}"));
+    data::check(&got[0], SEED, 1).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
 }
 
 /// The kernel still owns the memory of a read whose future was dropped. Were it lent out again, the late answer
@@ -153,7 +173,7 @@ fn a_dropped_read_never_lands_in_anothers_memory() {
             let knobs = fuse.knobs.clone();
             let done = guarded("after a drop", move || -> Result<(), String> {
                 for offset in [0, 9, 4096] {
-                    drop_half_way(&reader, &slow, offset);
+                    drop_half_way(&reader, &slow, offset, 60_000);
                 }
                 assert!(eventually(|| knobs.stalled() > 0), "no read came");
                 let mut held = Vec::new();
@@ -178,10 +198,10 @@ fn a_dropped_read_never_lands_in_anothers_memory() {
 }
 
 /// Starts a read, sees that it does not end, and drops its future.
-fn drop_half_way(reader: &Reader, path: &Path, offset: u64) {
+fn drop_half_way(reader: &Reader, path: &Path, offset: u64, len: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let file = reader.open(path).unwrap();
-    let extents = [Extent::new(&file, offset, LEN - offset)];
+    let extents = [Extent::new(&file, offset, len)];
     let ended = runtime
         .block_on(async { tokio::time::timeout(Duration::from_millis(50), reader.read(&extents)).await.is_ok() });
     assert!(!ended, "a held read ended");
@@ -215,6 +235,8 @@ fn in_child_dropping_a_stalled_reader() {
     let fuse = Fuse::mount().unwrap();
     let slow = fuse.add("slow", SEED, LEN);
     let quick = fuse.add("quick", SEED, 24 << 20);
+    // The server's threads have all begun once it has answered.
+    assert_eq!(fs::metadata(&quick).unwrap().len(), 24 << 20);
     let before = Usage::now();
 
     let reader = row.reader();
@@ -225,7 +247,7 @@ fn in_child_dropping_a_stalled_reader() {
     }
     drop((pieces, extents));
     fuse.knobs.stall("slow");
-    drop_half_way(&reader, &slow, 0);
+    drop_half_way(&reader, &slow, 0, LEN);
     assert!(fuse.knobs.stalled() > 0);
     let during = Usage::now();
     assert!(during.resident > before.resident + (8 << 20), "the reader's memory does not show: {before:?}, {during:?}");

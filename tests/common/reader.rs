@@ -26,7 +26,7 @@ impl fmt::Display for Row {
 impl Row {
     pub fn reader(&self) -> Reader {
         let builder = Reader::builder().engine(self.engine).mode(self.mode);
-        let built = builder.chunk(CHUNK as _).budget(BUDGET as _).depth(16).build();
+        let built = builder.chunk(CHUNK).budget(BUDGET).depth(16).build();
         built.unwrap_or_else(|e| panic!("{self}: {e}"))
     }
 }
