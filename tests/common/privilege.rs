@@ -181,7 +181,10 @@ pub fn run(what: &str, mut command: Command) -> Output {
 
 /// How a child ended and what it said, for a failure's message.
 pub fn told(output: &Output) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(4000)]).into_owned();
+    let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => format!("{} bytes that are not text", bytes.len()),
+    };
     format!("{}\n--- stdout\n{}\n--- stderr\n{}", output.status, text(&output.stdout), text(&output.stderr))
 }
 

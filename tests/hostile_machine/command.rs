@@ -16,6 +16,7 @@ fn denied_system_calls_change_no_byte() {
     let file = dir.path().join("shard");
     data::write_dense(&file, SEED, LEN).unwrap();
     let uring_works = reader::uring_here().is_ok();
+    let mut wrong = Vec::new();
     for denial in DENIALS {
         let reduced = Reduced::new().deny(denial.denied);
         for engine in ["auto", "pread", "uring"] {
@@ -32,11 +33,17 @@ fn denied_system_calls_change_no_byte() {
             let expected = match engine {
                 // The denials of io_uring are nothing to an engine that does not use it.
                 "pread" => denial.warnings_with_pread.clone(),
+                // Where the machine itself forbids io_uring, falling back from it is one more.
+                _ if !uring_works => 1..=denial.warnings.end() + 1,
                 _ => denial.warnings.clone(),
             };
-            assert!(expected.contains(&warnings), "{what}: {warnings} warnings, not {expected:?}: {}", told(&output));
+            if !expected.contains(&warnings) {
+                let said = String::from_utf8_lossy(&output.stderr);
+                wrong.push(format!("{what}: {warnings} warnings, not {expected:?}\n{said}"));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 struct Denial {
