@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::Rng;
 use common::data;
-use common::fuse::Fuse;
+use common::fuse::{Fuse, Kind};
 use common::reader;
 use common::watchdog::{eventually, guarded};
 use forebay::{Extent, Reader};
@@ -116,13 +116,12 @@ fn during_a_read() {
 #[test]
 fn during_a_read_that_waits() {
     let changes = [("shrunk", OTHER_SEED, LEN / 3), ("grown", SEED, LEN * 2), ("rewritten", OTHER_SEED, LEN)];
-    for direct_io in [false, true] {
-        let fuse = or_skip!(Fuse::mount());
+    for kind in Kind::ALL {
+        let fuse = or_skip!(Fuse::mount(kind));
         fuse.knobs.volatile(true);
-        fuse.knobs.direct_io(direct_io);
         for (i, row) in reader::rows().into_iter().enumerate() {
             for (name, seed, len) in changes {
-                let what = format!("{row}, FOPEN_DIRECT_IO {direct_io}, {name} during the read");
+                let what = format!("{row}, {kind:?}, {name} during the read");
                 let file_name = format!("{name}-{i}");
                 let path = fuse.add(&file_name, SEED, LEN);
                 fuse.knobs.stall(&file_name);

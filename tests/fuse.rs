@@ -1,7 +1,7 @@
 //! A file system that answers short, fails and stalls. Right bytes or an error, never wrong bytes and never a hang.
 //!
 //! The trap behind half of it: an io_uring read with O_DIRECT of a file that the server opened with FOPEN_DIRECT_IO
-//! and answers short comes back with a plausible length and wrong bytes.
+//! and answers short comes back with a plausible length and wrong bytes, unless it agreed to FUSE_ASYNC_DIO.
 mod common;
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::fuse::Fuse;
+use common::fuse::{Fuse, Kind};
 use common::knobs::{Fault, Short};
 use common::privilege::{self, Outside, Reduced};
 use common::reader::{self, CHUNK, Row, ask};
@@ -31,39 +31,37 @@ fn short_answers() {
         ("5000 bytes at most", Short::AtMost(5000)),
         ("by chance", Short::Random(Rng::new(3))),
     ];
-    for direct_io in [true, false] {
-        let fuse = or_skip!(Fuse::mount());
-        fuse.knobs.direct_io(direct_io);
+    for kind in Kind::ALL {
+        let fuse = or_skip!(Fuse::mount(kind));
         let (mut right, mut refused) = (0, 0);
         for (i, row) in reader::rows().into_iter().enumerate() {
             for (j, (name, short)) in shorts.iter().enumerate() {
                 // A file for each: what the kernel has cached or learnt of one must not carry over to the next.
                 let path = fuse.add(&format!("short-{i}-{j}"), SEED, LEN);
                 fuse.knobs.short(Some(short.clone()));
-                let what = format!("{row}, FOPEN_DIRECT_IO {direct_io}, short {name}");
+                let what = format!("{row}, {kind:?}, short {name}");
                 let before = fuse.knobs.shortened();
                 match guarded("short answers", move || read_some(row, &path, SEED)) {
                     Ok(()) => right += 1,
                     // Without FOPEN_DIRECT_IO the kernel takes a short answer for the end of the file.
-                    Err(Wrong::Refused(_)) if !direct_io || row.mode == Mode::Direct => refused += 1,
+                    Err(Wrong::Refused(_)) if !kind.direct_io() || row.mode == Mode::Direct => refused += 1,
                     Err(wrong) => panic!("{what}: {wrong:?}"),
                 }
                 assert!(fuse.knobs.shortened() > before, "{what}: nothing was answered short");
                 fuse.knobs.short(None);
             }
         }
-        eprintln!("short answers, FOPEN_DIRECT_IO {direct_io}: {right} right, {refused} refused");
+        eprintln!("short answers, {kind:?}: {right} right, {refused} refused");
     }
 }
 
 #[test]
 fn failing_reads() {
-    for direct_io in [true, false] {
-        let fuse = or_skip!(Fuse::mount());
-        fuse.knobs.direct_io(direct_io);
+    for kind in Kind::ALL {
+        let fuse = or_skip!(Fuse::mount(kind));
         for (i, row) in reader::rows().into_iter().enumerate() {
             for errno in [libc::EIO, libc::ENODATA] {
-                let what = format!("{row}, FOPEN_DIRECT_IO {direct_io}, errno {errno}");
+                let what = format!("{row}, {kind:?}, errno {errno}");
                 let bad = fuse.add(&format!("bad-{i}-{errno}"), SEED, LEN);
                 let good = fuse.add(&format!("good-{i}-{errno}"), SEED + 1, LEN);
                 // One bad place, for ever: no retry can help.
@@ -110,12 +108,11 @@ fn failing_place(what: &str, row: Row, bad: &Path, at: u64) {
 /// Two reads wait, fewer than any pool has threads, and another file of the same file system is read meanwhile.
 #[test]
 fn a_stall_delays_only_its_own_request() {
-    for direct_io in [true, false] {
-        let fuse = or_skip!(Fuse::mount());
-        fuse.knobs.direct_io(direct_io);
+    for kind in Kind::ALL {
+        let fuse = or_skip!(Fuse::mount(kind));
         for (i, row) in reader::rows().into_iter().enumerate().filter(|(_, row)| row.mode != Mode::Direct) {
             let quick = fuse.add(&format!("quick-{i}"), SEED + 1, LEN);
-            let what = format!("{row}, FOPEN_DIRECT_IO {direct_io}");
+            let what = format!("{row}, {kind:?}");
             beside_a_stall(&what, row, &fuse, &format!("slow-{i}"), CHUNK + 1000, quick);
         }
     }
@@ -125,7 +122,7 @@ fn a_stall_delays_only_its_own_request() {
 #[test]
 fn a_stall_of_one_file_system_does_not_stop_a_ring() {
     or_skip!(reader::uring_here());
-    let fuse = or_skip!(Fuse::mount());
+    let fuse = or_skip!(Fuse::mount(Kind::Cached));
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let quick = dir.path().join("quick");
     data::write_dense(&quick, SEED + 1, LEN).unwrap();
@@ -160,11 +157,10 @@ fn beside_a_stall(what: &str, row: Row, fuse: &Fuse, slow: &str, len: u64, quick
 /// would land in another request's bytes.
 #[test]
 fn a_dropped_read_never_lands_in_anothers_memory() {
-    for direct_io in [true, false] {
-        let fuse = or_skip!(Fuse::mount());
-        fuse.knobs.direct_io(direct_io);
+    for kind in Kind::ALL {
+        let fuse = or_skip!(Fuse::mount(kind));
         for (i, row) in reader::rows().into_iter().enumerate().filter(|(_, row)| row.mode != Mode::Direct) {
-            let what = format!("{row}, FOPEN_DIRECT_IO {direct_io}");
+            let what = format!("{row}, {kind:?}");
             let name = format!("slow-{i}");
             let slow = fuse.add(&name, SEED, LEN);
             let quick = fuse.add(&format!("quick-{i}"), SEED + 1, LEN);
@@ -211,7 +207,7 @@ fn drop_half_way(reader: &Reader, path: &Path, offset: u64, len: u64) {
 
 #[test]
 fn dropping_a_stalled_reader_returns_and_gives_its_memory_back_later() {
-    or_skip!(Fuse::mount().map(drop));
+    or_skip!(Fuse::mount(Kind::Cached).map(drop));
     let outside = Outside::new();
     for engine in reader::engines() {
         let mut command = outside.rerun(&Reduced::new(), "in_child_dropping_a_stalled_reader");
@@ -232,7 +228,7 @@ fn in_child_dropping_a_stalled_reader() {
     let engine = std::env::var("FOREBAY_TEST_ENGINE").unwrap();
     let engine = reader::engines().into_iter().find(|it| format!("{it:?}") == engine).unwrap();
     let row = Row { engine, mode: Mode::Auto };
-    let fuse = Fuse::mount().unwrap();
+    let fuse = Fuse::mount(Kind::Cached).unwrap();
     let slow = fuse.add("slow", SEED, LEN);
     let quick = fuse.add("quick", SEED, 24 << 20);
     // The server's threads have all begun once it has answered.

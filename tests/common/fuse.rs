@@ -26,8 +26,27 @@ pub struct Fuse {
     work: Work,
 }
 
+/// How the kernel passes reads on to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Through the page cache.
+    Cached,
+    /// One by one and as they are asked for (FOPEN_DIRECT_IO).
+    DirectIo,
+    /// The same, and O_DIRECT reads do not wait for each other (FUSE_ASYNC_DIO).
+    AsyncDirectIo,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Cached, Kind::DirectIo, Kind::AsyncDirectIo];
+
+    pub fn direct_io(self) -> bool {
+        self != Kind::Cached
+    }
+}
+
 impl Fuse {
-    pub fn mount() -> Result<Fuse, Skip> {
+    pub fn mount(kind: Kind) -> Result<Fuse, Skip> {
         let work = Work::new("fuse")?;
         let dir = work.subdir("mnt")?;
         let knobs = Arc::new(Knobs::default());
@@ -35,7 +54,8 @@ impl Fuse {
         let mut config = fuser::Config::default();
         config.mount_options = vec![fuser::MountOption::FSName("forebay-test".into())];
         config.acl = fuser::SessionACL::All;
-        let server = Server { knobs: knobs.clone() };
+        knobs.direct_io(kind.direct_io());
+        let server = Server { knobs: knobs.clone(), async_dio: kind == Kind::AsyncDirectIo };
         let session = fuser::Session::new(server, &dir, &config).and_then(|session| session.spawn()).map_err(skip)?;
         let guardian = guardian(&dir).unwrap();
         Ok(Fuse { dir, knobs, session: Some(session), guardian, work })
@@ -82,12 +102,15 @@ fn abort(dir: &Path) {
 
 struct Server {
     knobs: Arc<Knobs>,
+    async_dio: bool,
 }
 
 impl Filesystem for Server {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // On in libfuse too, and what makes io_uring's direct reads of such a file truly asynchronous.
-        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        if self.async_dio {
+            // A kernel without it has only the other kind, which is tested too.
+            let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        }
         Ok(())
     }
 

@@ -8,8 +8,9 @@ mod common;
 mod cases;
 mod site;
 
+use common::fuse::{Fuse, Kind};
 use common::reader::{self, Row};
-use common::{Skip, fuse, mounts};
+use common::{Skip, mounts};
 use site::{Home, Site, Tally, Temperature};
 
 #[test]
@@ -55,16 +56,12 @@ fn btrfs() {
 
 #[test]
 fn fuse() {
-    conform("fuse", fuse::Fuse::mount().map(Home::Fuse));
+    conform("fuse", Fuse::mount(Kind::Cached).map(Home::Fuse));
 }
 
 #[test]
 fn fuse_opened_for_direct_io() {
-    let mounted = fuse::Fuse::mount();
-    if let Ok(fuse) = &mounted {
-        fuse.knobs.direct_io(true);
-    }
-    conform("fuse with FOPEN_DIRECT_IO", mounted.map(Home::Fuse));
+    conform("fuse with FOPEN_DIRECT_IO", Fuse::mount(Kind::DirectIo).map(Home::Fuse));
 }
 
 fn conform(name: &'static str, home: Result<Home, Skip>) {
