@@ -85,7 +85,7 @@ impl Drop for Fuse {
 /// in a process group of its own, and ends the connection when we are dead.
 fn guardian(dir: &Path) -> std::io::Result<Child> {
     const WATCH: &str = r#"
-        while grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; do sleep 1; done
+        while grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null; do sleep 1; done
         umount --force "$2"; umount --lazy "$2"
     "#;
     let mut sh = Command::new("sh");
