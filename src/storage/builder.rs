@@ -139,6 +139,7 @@ impl ReaderBuilder {
             fallback,
             depth: self.depth,
             aside: Mutex::default(),
+            said_buffered: false.into(),
         }))
     }
 

@@ -1,10 +1,12 @@
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::builder::ReaderBuilder;
 use super::descriptors::DescriptorCache;
+use super::direct::NoDirect;
 use super::engine::{Engine, EngineKind, Pread, RingFeatures};
 use super::error::{EngineError, OpenError, OpenFault, ReadError};
 use super::extent::Extent;
@@ -39,6 +41,7 @@ pub(crate) struct Core {
     pub(super) depth: u32,
     /// Serves what the ring must not read, from the first such file on.
     pub(super) aside: Mutex<Option<Arc<dyn Engine>>>,
+    pub(super) said_buffered: AtomicBool,
 }
 
 impl Reader {
@@ -59,10 +62,11 @@ impl Reader {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, OpenError> {
         let path = path.as_ref();
         let file = File::open(&self.core.cache, path)?;
-        if self.core.settings.mode == Mode::Direct
-            && let Err(reason) = file.direct()
-        {
-            return Err(OpenError { path: path.to_owned(), fault: OpenFault::NoDirect(reason) });
+        let Err(reason) = file.direct() else { return Ok(file) };
+        match self.core.settings.mode {
+            Mode::Direct => return Err(OpenError { path: path.to_owned(), fault: OpenFault::NoDirect(reason) }),
+            Mode::Auto => self.core.say_buffered(&file, &reason),
+            Mode::Buffered => {}
         }
         Ok(file)
     }
@@ -176,6 +180,18 @@ impl Core {
             None,
         )?);
         Ok(Arc::clone(engine.insert(started)))
+    }
+
+    /// Says, once a reader, that files are read through the page cache though they lie on a disk.
+    fn say_buffered(&self, file: &File, reason: &NoDirect) {
+        let expected = matches!(reason, NoDirect::InMemory | NoDirect::Refused);
+        if !expected && !self.said_buffered.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "{}: read through the page cache, as other files may be, since {reason}; {}",
+                file.path().display(),
+                reason.fix()
+            );
+        }
     }
 
     /// How many files one read may hold open at once, so that others can read beside it.
