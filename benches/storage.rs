@@ -1,2 +1,0 @@
-//! Storage benchmark.
-fn main() {}
