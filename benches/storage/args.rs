@@ -11,6 +11,7 @@ usage: cargo bench --bench storage -- [options]
   --case NAME       a case or a group: targets (default), chunks, pread, all; may be repeated
   --rounds N        pairs of runs per case (default 5)
   --seconds S       aimed length of one run (default 3)
+  --mode MODE       our reads: auto (default), direct or buffered
   --fio-tuned       give fio batched submission and no clock readings (its best, not its default)
   --json FILE       append one JSON object per row to FILE
   --list            name the cases and stop";
@@ -24,6 +25,7 @@ pub struct Args {
     pub cases: Vec<String>,
     pub rounds: usize,
     pub seconds: f64,
+    pub mode: String,
     pub fio_tuned: bool,
     pub json: Option<PathBuf>,
     pub list: bool,
@@ -39,6 +41,7 @@ impl Args {
             cases: Vec::new(),
             rounds: 5,
             seconds: 3.0,
+            mode: "auto".into(),
             fio_tuned: false,
             json: None,
             list: false,
@@ -55,6 +58,7 @@ impl Args {
                 "--case" => parsed.cases.push(value()?),
                 "--rounds" => parsed.rounds = positive(&arg, &value()?)?,
                 "--seconds" => parsed.seconds = positive(&arg, &value()?)?,
+                "--mode" => parsed.mode = value()?,
                 "--fio-tuned" => parsed.fio_tuned = true,
                 "--json" => parsed.json = Some(PathBuf::from(value()?)),
                 "--list" => parsed.list = true,
@@ -72,10 +76,7 @@ impl Args {
     }
 }
 
-fn positive<T: std::str::FromStr + PartialOrd + Default>(
-    arg: &str,
-    text: &str,
-) -> Result<T, String> {
+fn positive<T: std::str::FromStr + PartialOrd + Default>(arg: &str, text: &str) -> Result<T, String> {
     match text.parse::<T>() {
         Ok(number) if number > T::default() => Ok(number),
         _ => Err(format!("{arg} needs a number above 0, not {text}")),

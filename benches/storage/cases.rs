@@ -42,10 +42,7 @@ pub struct Case {
 /// Peak memory may pass the budget by this much: code, stacks, tables.
 pub const MEMORY_ALLOWANCE: u64 = 32 << 20;
 
-const URING: Ours = Ours {
-    engine: "uring",
-    budget: 256 << 20,
-};
+const URING: Ours = Ours { engine: "uring", budget: 256 << 20 };
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
@@ -59,65 +56,30 @@ pub fn all() -> Vec<Case> {
 fn targets() -> Vec<Case> {
     use Pattern::{Random, Sequential};
     vec![
-        Case {
-            throughput: Some(0.97),
-            cpu: Some(1.15),
-            ..case("seq-1m", Sequential, MIB)
-        },
-        Case {
-            throughput: Some(0.97),
-            cpu: Some(1.15),
-            ..case("rand-128k", Random, 128 * KIB)
-        },
-        Case {
-            throughput: Some(0.90),
-            ..case("rand-4k", Random, 4 * KIB)
-        },
+        Case { throughput: Some(0.97), cpu: Some(1.15), ..case("seq-1m", Sequential, MIB) },
+        Case { throughput: Some(0.97), cpu: Some(1.15), ..case("rand-128k", Random, 128 * KIB) },
+        Case { throughput: Some(0.90), ..case("rand-4k", Random, 4 * KIB) },
         Case {
             warm: true,
             rivals: vec![Rival::PreadLoop, Rival::FioUring],
             throughput: Some(1.0),
             ..case("warm-seq-1m", Sequential, MIB)
         },
-        Case {
-            jobs: 2,
-            throughput: Some(0.95),
-            ..case("seq-1m-two", Sequential, MIB)
-        },
-        Case {
-            jobs: 2,
-            throughput: Some(0.95),
-            ..case("rand-4k-two", Random, 4 * KIB)
-        },
+        Case { jobs: 2, throughput: Some(0.95), ..case("seq-1m-two", Sequential, MIB) },
+        Case { jobs: 2, throughput: Some(0.95), ..case("rand-4k-two", Random, 4 * KIB) },
     ]
 }
 
 /// For choosing the default chunk.
 fn chunks() -> Vec<Case> {
-    [
-        128 * KIB,
-        256 * KIB,
-        512 * KIB,
-        MIB,
-        2 * MIB,
-        4 * MIB,
-        8 * MIB,
-        16 * MIB,
-    ]
-    .map(|block| Case {
-        group: "chunks",
-        // Room for two windows of the largest chunk, so that the budget never limits the depth.
-        ours: Ours {
-            budget: 1 << 30,
-            ..URING
-        },
-        ..case(
-            &format!("chunk-{}k", block >> 10),
-            Pattern::Sequential,
-            block,
-        )
-    })
-    .into()
+    [128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB]
+        .map(|block| Case {
+            group: "chunks",
+            // Room for two windows of the largest chunk, so that the budget never limits the depth.
+            ours: Ours { budget: 1 << 30, ..URING },
+            ..case(&format!("chunk-{}k", block >> 10), Pattern::Sequential, block)
+        })
+        .into()
 }
 
 /// The engine for where io_uring is forbidden: as many threads as fio has jobs.
@@ -126,10 +88,7 @@ fn pread() -> Vec<Case> {
         group: "pread",
         depth: 8,
         jobs: 8,
-        ours: Ours {
-            engine: "pread",
-            ..URING
-        },
+        ours: Ours { engine: "pread", ..URING },
         rivals: vec![Rival::FioPsync],
         ..case(name, pattern, block)
     };

@@ -15,9 +15,9 @@ use crate::{forebay_side, pread_loop};
 pub const FLAG: &str = "--child";
 
 /// Parent: our side.
-pub fn forebay(ours: &Ours, work: &Workload) -> Result<Outcome, String> {
+pub fn forebay(ours: &Ours, mode: &str, work: &Workload) -> Result<Outcome, String> {
     start(
-        json!({"contender": "forebay", "engine": ours.engine, "budget": ours.budget, "work": work.to_json()}),
+        json!({"contender": "forebay", "engine": ours.engine, "mode": mode, "budget": ours.budget, "work": work.to_json()}),
     )
 }
 
@@ -35,9 +35,7 @@ fn start(order: Value) -> Result<Outcome, String> {
         .output()
         .map_err(|e| format!("child: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let outcome = serde_json::from_str(&text)
-        .ok()
-        .and_then(|value| Outcome::from_json(&value));
+    let outcome = serde_json::from_str(&text).ok().and_then(|value| Outcome::from_json(&value));
     outcome.ok_or(format!("child failed ({})", output.status))
 }
 
@@ -45,17 +43,11 @@ fn start(order: Value) -> Result<Outcome, String> {
 pub fn main(order: &str) -> Result<(), String> {
     let order: Value = serde_json::from_str(order).map_err(|e| format!("order: {e}"))?;
     let text = |name: &str| order.get(name).and_then(Value::as_str).unwrap_or_default();
-    let work = order
-        .get("work")
-        .and_then(Workload::from_json)
-        .ok_or("order without work")?;
+    let work = order.get("work").and_then(Workload::from_json).ok_or("order without work")?;
     let outcome = match text("contender") {
         "forebay" => {
-            let budget = order
-                .get("budget")
-                .and_then(Value::as_u64)
-                .ok_or("order without budget")?;
-            forebay_side::run(text("engine"), budget, &work)?
+            let budget = order.get("budget").and_then(Value::as_u64).ok_or("order without budget")?;
+            forebay_side::run(text("engine"), text("mode"), budget, &work)?
         }
         "pread-loop" => pread_loop::run(&work)?,
         other => return Err(format!("unknown contender {other}")),

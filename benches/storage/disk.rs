@@ -21,12 +21,7 @@ pub fn file(dir: &Path) -> Result<PathBuf, String> {
     let space = statvfs(dir).map_err(|e| told(dir, &e))?;
     let free = space.blocks_available() * space.fragment_size();
     if free < FILE_LEN + (1 << 30) {
-        return Err(format!(
-            "{}: {} MiB free, {} MiB needed",
-            dir.display(),
-            free >> 20,
-            (FILE_LEN >> 20) + 1024
-        ));
+        return Err(format!("{}: {} MiB free, {} MiB needed", dir.display(), free >> 20, (FILE_LEN >> 20) + 1024));
     }
     eprintln!("writing {} MiB to {}", FILE_LEN >> 20, path.display());
     // Under another name until whole, so that a killed run leaves no file that looks whole.

@@ -32,16 +32,9 @@ pub struct Fio {
 impl Fio {
     /// `Err` says why it cannot be had here.
     pub fn find(tuned: bool) -> Result<Self, String> {
-        let output = Command::new("fio")
-            .arg("--version")
-            .output()
-            .map_err(|e| format!("no fio: {e}"))?;
+        let output = Command::new("fio").arg("--version").output().map_err(|e| format!("no fio: {e}"))?;
         let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        let version = if tuned {
-            format!("{version} (tuned)")
-        } else {
-            version
-        };
+        let version = if tuned { format!("{version} (tuned)") } else { version };
         Ok(Self { version, tuned })
     }
 
@@ -55,21 +48,13 @@ impl Fio {
         }
         // A run too short to stand out from the start-up has no CPU figure.
         let cpu_seconds = (cpu_seconds - start_up).max(0.0);
-        Ok(Outcome {
-            bytes,
-            seconds,
-            cpu_seconds,
-            peak_rss: None,
-            note: None,
-        })
+        Ok(Outcome { bytes, seconds, cpu_seconds, peak_rss: None, note: None })
     }
 
     /// Bytes per second of a run of `seconds`, whatever `work.bytes` says.
     pub fn rate(&self, engine: Engine, work: &Workload, seconds: f64) -> Result<f64, String> {
         let mut command = self.command(engine, work);
-        command
-            .arg("--time_based")
-            .arg(format!("--runtime={}ms", (seconds * 1e3) as u64));
+        command.arg("--time_based").arg(format!("--runtime={}ms", (seconds * 1e3) as u64));
         let (bytes, seconds, _) = finish(command)?;
         Ok(bytes as f64 / seconds)
     }
@@ -89,21 +74,12 @@ impl Fio {
         let mut command = Command::new("fio");
         let file = work.file.to_string_lossy().replace(':', "\\:");
         let direct = u8::from(!work.warm);
-        command.args([
-            "--name=forebay-bench",
-            "--output-format=json",
-            "--eta=never",
-            "--disk_util=0",
-        ]);
+        command.args(["--name=forebay-bench", "--output-format=json", "--eta=never", "--disk_util=0"]);
         command.args(["--readonly", "--allow_file_create=0", "--norandommap=1"]);
         // Jobs as threads share one address space, as our rings do. The page cache is prepared by us.
         command.args(["--thread=1", "--invalidate=0"]);
-        command
-            .arg(format!("--filename={file}"))
-            .arg(format!("--direct={direct}"));
-        command
-            .arg(format!("--bs={}", work.block))
-            .arg(format!("--numjobs={}", work.jobs));
+        command.arg(format!("--filename={file}")).arg(format!("--direct={direct}"));
+        command.arg(format!("--bs={}", work.block)).arg(format!("--numjobs={}", work.jobs));
         command.arg(format!("--randseed={}", work.seed));
         match engine {
             Engine::IoUring => {
@@ -122,16 +98,11 @@ impl Fio {
             }
         }
         match work.pattern {
-            Pattern::Random => command
-                .arg("--rw=randread")
-                .arg(format!("--size={}", work.file_len)),
+            Pattern::Random => command.arg("--rw=randread").arg(format!("--size={}", work.file_len)),
             // Each job has its own share of the file.
             Pattern::Sequential => {
                 let share = work.file_len / u64::from(work.jobs);
-                command
-                    .arg("--rw=read")
-                    .arg(format!("--size={share}"))
-                    .arg(format!("--offset_increment={share}"))
+                command.arg("--rw=read").arg(format!("--size={share}")).arg(format!("--offset_increment={share}"))
             }
         };
         command
@@ -144,37 +115,18 @@ fn finish(mut command: Command) -> Result<(u64, f64, f64), String> {
     let output = command.output().map_err(|e| format!("fio: {e}"))?;
     let cpu_seconds = children_cpu_seconds() - before;
     let text = String::from_utf8_lossy(&output.stdout);
-    let failed = || {
-        format!(
-            "fio: {}{}",
-            text.trim(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        )
-    };
+    let failed = || format!("fio: {}{}", text.trim(), String::from_utf8_lossy(&output.stderr).trim());
     if !output.status.success() {
         return Err(failed());
     }
     // Notes for people may stand before the JSON.
-    let json = text
-        .find('{')
-        .and_then(|at| serde_json::from_str::<Value>(&text[at..]).ok())
-        .ok_or_else(failed)?;
-    let jobs = json
-        .get("jobs")
-        .and_then(Value::as_array)
-        .ok_or_else(failed)?;
+    let json = text.find('{').and_then(|at| serde_json::from_str::<Value>(&text[at..]).ok()).ok_or_else(failed)?;
+    let jobs = json.get("jobs").and_then(Value::as_array).ok_or_else(failed)?;
     let (mut bytes, mut milliseconds) = (0, 0);
     for job in jobs {
         let read = job.get("read").ok_or_else(failed)?;
-        bytes += read
-            .get("io_bytes")
-            .and_then(Value::as_u64)
-            .ok_or_else(failed)?;
-        milliseconds = milliseconds.max(
-            read.get("runtime")
-                .and_then(Value::as_u64)
-                .ok_or_else(failed)?,
-        );
+        bytes += read.get("io_bytes").and_then(Value::as_u64).ok_or_else(failed)?;
+        milliseconds = milliseconds.max(read.get("runtime").and_then(Value::as_u64).ok_or_else(failed)?);
     }
     Ok((bytes, milliseconds.max(1) as f64 / 1e3, cpu_seconds))
 }

@@ -9,11 +9,7 @@ use nix::sys::time::TimeValLike;
 
 /// One line for the head of the table.
 pub fn describe(fio: &str) -> String {
-    let read = |path: &str| {
-        fs::read_to_string(path)
-            .map(|text| text.trim().to_owned())
-            .unwrap_or("unknown".into())
-    };
+    let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or("unknown".into());
     let cpuinfo = read("/proc/cpuinfo");
     let model = cpuinfo
         .lines()
@@ -53,9 +49,7 @@ fn cpu_seconds(who: UsageWho) -> f64 {
 /// Peak resident bytes of this process.
 pub fn peak_rss() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let kib = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(kib.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
@@ -69,11 +63,7 @@ pub struct Neighbours {
 
 impl Neighbours {
     pub fn watch() -> Self {
-        Self {
-            start: Instant::now(),
-            busy: busy_seconds().unwrap_or(0.0),
-            children: children_cpu_seconds(),
-        }
+        Self { start: Instant::now(), busy: busy_seconds().unwrap_or(0.0), children: children_cpu_seconds() }
     }
 
     /// The share of all CPU time since [`Neighbours::watch`] that others took, from 0 to 1.
@@ -89,25 +79,8 @@ fn busy_seconds() -> Option<f64> {
     // /proc/stat counts in USER_HZ, which is 100 on every Linux.
     const USER_HZ: f64 = 100.0;
     let stat = fs::read_to_string("/proc/stat").ok()?;
-    let ticks: Vec<f64> = stat
-        .lines()
-        .next()?
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|n| n.parse().ok())
-        .collect();
-    let [
-        user,
-        nice,
-        system,
-        _idle,
-        _iowait,
-        _irq,
-        _softirq,
-        steal,
-        ..,
-    ] = ticks[..]
-    else {
+    let ticks: Vec<f64> = stat.lines().next()?.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+    let [user, nice, system, _idle, _iowait, _irq, _softirq, steal, ..] = ticks[..] else {
         return None;
     };
     Some((user + nice + system + steal) / USER_HZ)

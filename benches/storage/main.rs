@@ -41,9 +41,9 @@ fn main() -> ExitCode {
             println!("nothing measured: run by `cargo bench --bench storage`");
             Ok(())
         }
-        Some(_) => Args::parse(arguments.into_iter())
-            .map_err(|e| format!("{e}\n{}", args::USAGE))
-            .and_then(|a| bench(&a)),
+        Some(_) => {
+            Args::parse(arguments.into_iter()).map_err(|e| format!("{e}\n{}", args::USAGE)).and_then(|a| bench(&a))
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,27 +78,16 @@ fn bench(args: &Args) -> Result<(), String> {
     };
     stop::watch();
     println!("{}", machine::describe(&fio.version));
-    println!(
-        "{} rounds of {} s per run; ratio: median of pairs [least..greatest]",
-        args.rounds, args.seconds
-    );
+    println!("{} rounds of {} s per run; ratio: median of pairs [least..greatest]", args.rounds, args.seconds);
     println!("{}", table::HEAD);
     if args.disk {
-        let place = Place {
-            device: "disk",
-            file: disk::file(&args.dir)?,
-            file_len: disk::FILE_LEN,
-        };
+        let place = Place { device: "disk", file: disk::file(&args.dir)?, file_len: disk::FILE_LEN };
         run_all(&cases, &place, &fio, args, json.as_mut())?;
     }
     if args.ram {
         match RamDevice::new() {
             Ok(device) => {
-                let place = Place {
-                    device: "ram",
-                    file: device.file(),
-                    file_len: ram_device::FILE_LEN,
-                };
+                let place = Place { device: "ram", file: device.file(), file_len: ram_device::FILE_LEN };
                 run_all(&cases, &place, &fio, args, json.as_mut())?;
             }
             Err(why) => println!("skipped: RAM device: {why}"),
@@ -109,35 +98,18 @@ fn bench(args: &Args) -> Result<(), String> {
 
 fn chosen(args: &Args) -> Result<Vec<Case>, String> {
     let all = cases::all();
-    let matches = |case: &Case, wanted: &String| {
-        wanted == "all" || *wanted == case.name || wanted == case.group
-    };
-    if let Some(unknown) = args
-        .cases
-        .iter()
-        .find(|wanted| !all.iter().any(|case| matches(case, wanted)))
-    {
-        return Err(format!(
-            "no case or group is called {unknown}; --list names them"
-        ));
+    let matches = |case: &Case, wanted: &String| wanted == "all" || *wanted == case.name || wanted == case.group;
+    if let Some(unknown) = args.cases.iter().find(|wanted| !all.iter().any(|case| matches(case, wanted))) {
+        return Err(format!("no case or group is called {unknown}; --list names them"));
     }
-    Ok(all
-        .into_iter()
-        .filter(|case| args.cases.iter().any(|wanted| matches(case, wanted)))
-        .collect())
+    Ok(all.into_iter().filter(|case| args.cases.iter().any(|wanted| matches(case, wanted))).collect())
 }
 
-fn run_all(
-    cases: &[Case],
-    place: &Place,
-    fio: &Fio,
-    args: &Args,
-    json: Option<&mut File>,
-) -> Result<(), String> {
+fn run_all(cases: &[Case], place: &Place, fio: &Fio, args: &Args, json: Option<&mut File>) -> Result<(), String> {
     let mut json = json;
     for case in cases {
-        let rounds = round::measure(case, place, fio, args.rounds, args.seconds)
-            .map_err(|e| format!("{} on {}: {e}", case.name, place.device))?;
+        let rounds =
+            round::measure(case, place, fio, args).map_err(|e| format!("{} on {}: {e}", case.name, place.device))?;
         let row = Row::new(case, place, &rounds);
         println!("{}", row.text());
         if let Some(file) = &mut json {

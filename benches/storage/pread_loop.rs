@@ -32,11 +32,5 @@ pub fn run(work: &Workload) -> Result<Outcome, String> {
     }
     let seconds = start.elapsed().as_secs_f64();
     let cpu_seconds = machine::own_cpu_seconds() - cpu_before;
-    Ok(Outcome {
-        bytes,
-        seconds,
-        cpu_seconds,
-        peak_rss: machine::peak_rss(),
-        note: None,
-    })
+    Ok(Outcome { bytes, seconds, cpu_seconds, peak_rss: machine::peak_rss(), note: None })
 }

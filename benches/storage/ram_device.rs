@@ -40,37 +40,19 @@ impl RamDevice {
         take_over_stale();
         let needed = FILE_LEN * 5 / 4;
         if available_memory().is_some_and(|free| free < needed + (2 << 30)) {
-            return Err(format!(
-                "less than {} MiB of memory available",
-                (needed + (2 << 30)) >> 20
-            ));
+            return Err(format!("less than {} MiB of memory available", (needed + (2 << 30)) >> 20));
         }
         let zram = Zram::claim()?;
         let name = format!("{PREFIX}{}", process::id());
         // No journal and no lazy initialisation: neither may write while we measure.
         run(Command::new("mkfs.ext4")
-            .args([
-                "-q",
-                "-F",
-                "-m",
-                "0",
-                "-O",
-                "^has_journal",
-                "-E",
-                "lazy_itable_init=0,nodiscard",
-                "-L",
-                &name,
-            ])
+            .args(["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard", "-L", &name])
             .arg(zram.path()))?;
         let mount_point = std::env::temp_dir().join(name);
         fs::create_dir_all(&mount_point).map_err(|e| format!("{}: {e}", mount_point.display()))?;
         // From here on `Drop` undoes what was done, also when filling fails.
         let device = Self { zram, mount_point };
-        run(Command::new("mount")
-            .arg("-o")
-            .arg("noatime")
-            .arg(device.zram.path())
-            .arg(&device.mount_point))?;
+        run(Command::new("mount").arg("-o").arg("noatime").arg(device.zram.path()).arg(&device.mount_point))?;
         let told = |e| format!("{}: {e}", device.file().display());
         let mut file = File::create(device.file()).map_err(told)?;
         random::fill(&mut file, FILE_LEN).map_err(told)?;
@@ -101,22 +83,14 @@ impl Zram {
     fn claim() -> Result<Self, String> {
         for number in existing() {
             if set_len(number).is_ok() {
-                return Ok(Self {
-                    number,
-                    added: false,
-                });
+                return Ok(Self { number, added: false });
             }
         }
-        let told = |e: &dyn std::fmt::Display| {
-            format!("no free zram device, and none could be added: {e}")
-        };
+        let told = |e: &dyn std::fmt::Display| format!("no free zram device, and none could be added: {e}");
         // Reading this file adds a device and answers its number.
         let number = fs::read_to_string("/sys/class/zram-control/hot_add").map_err(|e| told(&e))?;
         let number = number.trim().parse().map_err(|e| told(&e))?;
-        let zram = Self {
-            number,
-            added: true,
-        };
+        let zram = Self { number, added: true };
         set_len(number).map_err(|e| told(&e))?;
         Ok(zram)
     }
@@ -130,20 +104,14 @@ impl Drop for Zram {
     fn drop(&mut self) {
         reset(self.number);
         if self.added {
-            let _ = fs::write(
-                "/sys/class/zram-control/hot_remove",
-                self.number.to_string(),
-            );
+            let _ = fs::write("/sys/class/zram-control/hot_remove", self.number.to_string());
         }
     }
 }
 
 /// Sizing a device claims it: the kernel answers EBUSY where it has a size already.
 fn set_len(number: u32) -> std::io::Result<()> {
-    fs::write(
-        format!("/sys/block/zram{number}/disksize"),
-        DEVICE_LEN.to_string(),
-    )
+    fs::write(format!("/sys/block/zram{number}/disksize"), DEVICE_LEN.to_string())
 }
 
 fn reset(number: u32) {
@@ -165,11 +133,7 @@ fn unmount(mount_point: &Path) {
             let _ = fs::remove_dir(mount_point);
             return;
         }
-        if !Command::new("umount")
-            .arg(mount_point)
-            .status()
-            .is_ok_and(|s| s.success())
-        {
+        if !Command::new("umount").arg(mount_point).status().is_ok_and(|s| s.success()) {
             thread::sleep(Duration::from_millis(100));
         }
     }
@@ -185,9 +149,7 @@ fn mounts() -> Vec<(String, PathBuf)> {
     let text = fs::read_to_string("/proc/mounts").unwrap_or_default();
     text.lines()
         .filter_map(|line| line.split_once(' '))
-        .filter_map(|(device, rest)| {
-            Some((device.to_owned(), PathBuf::from(rest.split_once(' ')?.0)))
-        })
+        .filter_map(|(device, rest)| Some((device.to_owned(), PathBuf::from(rest.split_once(' ')?.0))))
         .collect()
 }
 
@@ -195,17 +157,8 @@ fn existing() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/sys/block") else {
         return Vec::new();
     };
-    let mut numbers: Vec<u32> = entries
-        .flatten()
-        .filter_map(|entry| {
-            entry
-                .file_name()
-                .to_str()?
-                .strip_prefix("zram")?
-                .parse()
-                .ok()
-        })
-        .collect();
+    let mut numbers: Vec<u32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix("zram")?.parse().ok()).collect();
     numbers.sort_unstable();
     numbers
 }
@@ -214,15 +167,11 @@ fn existing() -> Vec<u32> {
 fn take_over_stale() {
     for number in existing() {
         let path = format!("/dev/zram{number}");
-        let Some(owner) =
-            label(Path::new(&path)).and_then(|l| l.strip_prefix(PREFIX)?.parse::<u32>().ok())
-        else {
+        let Some(owner) = label(Path::new(&path)).and_then(|l| l.strip_prefix(PREFIX)?.parse::<u32>().ok()) else {
             continue;
         };
         // Another program may have been given the number since.
-        if fs::read_to_string(format!("/proc/{owner}/comm"))
-            .is_ok_and(|name| name.starts_with("storage-"))
-        {
+        if fs::read_to_string(format!("/proc/{owner}/comm")).is_ok_and(|name| name.starts_with("storage-")) {
             continue;
         }
         eprintln!("note: {path} was left by process {owner}, which has ended: taken over");
@@ -238,25 +187,16 @@ fn take_over_stale() {
 /// The label in an ext4 superblock.
 fn label(device: &Path) -> Option<String> {
     let mut superblock = [0; 1024];
-    File::open(device)
-        .ok()?
-        .read_exact_at(&mut superblock, 1024)
-        .ok()?;
+    File::open(device).ok()?.read_exact_at(&mut superblock, 1024).ok()?;
     if superblock[56..58] != [0x53, 0xef] {
         return None;
     }
-    Some(
-        String::from_utf8_lossy(&superblock[120..136])
-            .trim_end_matches('\0')
-            .to_owned(),
-    )
+    Some(String::from_utf8_lossy(&superblock[120..136]).trim_end_matches('\0').to_owned())
 }
 
 fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(kib.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
@@ -265,9 +205,6 @@ fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|e| format!("{name}: {e}"))?;
     match output.status.success() {
         true => Ok(()),
-        false => Err(format!(
-            "{name}: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        )),
+        false => Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }

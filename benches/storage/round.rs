@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::args::Args;
 use crate::cache;
 use crate::cases::{Case, Rival};
 use crate::child;
@@ -33,14 +34,9 @@ pub struct Round {
 impl Round {
     /// The fastest rival.
     pub fn best(&self) -> (usize, &Outcome) {
-        let by_rate = |a: &(usize, &Outcome), b: &(usize, &Outcome)| {
-            a.1.bytes_per_second().total_cmp(&b.1.bytes_per_second())
-        };
-        self.rivals
-            .iter()
-            .enumerate()
-            .max_by(by_rate)
-            .expect("a case has at least one rival")
+        let by_rate =
+            |a: &(usize, &Outcome), b: &(usize, &Outcome)| a.1.bytes_per_second().total_cmp(&b.1.bytes_per_second());
+        self.rivals.iter().enumerate().max_by(by_rate).expect("a case has at least one rival")
     }
 
     pub fn throughput_ratio(&self) -> f64 {
@@ -52,14 +48,9 @@ impl Round {
     }
 }
 
-/// Runs `rounds` rounds of about `seconds` per run.
-pub fn measure(
-    case: &Case,
-    place: &Place,
-    fio: &Fio,
-    rounds: usize,
-    seconds: f64,
-) -> Result<Vec<Round>, String> {
+/// Runs the rounds that `args` ask for.
+pub fn measure(case: &Case, place: &Place, fio: &Fio, args: &Args) -> Result<Vec<Round>, String> {
+    let Args { rounds, seconds, .. } = *args;
     let mut work = Workload {
         file: place.file.clone(),
         file_len: place.file_len,
@@ -86,7 +77,7 @@ pub fn measure(
     let mut noisy: Vec<Round> = Vec::new();
     while quiet.len() < rounds && quiet.len() + noisy.len() < 2 * rounds {
         work.seed += 1;
-        let round = run(case, &work, fio, start_up)?;
+        let round = run(case, &work, fio, start_up, &args.mode)?;
         match round.noise > NOISE {
             true => noisy.push(round),
             false => quiet.push(round),
@@ -99,7 +90,7 @@ pub fn measure(
     Ok(quiet)
 }
 
-fn run(case: &Case, work: &Workload, fio: &Fio, start_up: f64) -> Result<Round, String> {
+fn run(case: &Case, work: &Workload, fio: &Fio, start_up: f64, mode: &str) -> Result<Round, String> {
     let mut noise: f64 = 0.0;
     let mut watched = |contender: &mut dyn FnMut() -> Result<Outcome, String>| {
         stop::check()?;
@@ -117,12 +108,8 @@ fn run(case: &Case, work: &Workload, fio: &Fio, start_up: f64) -> Result<Round, 
             Rival::PreadLoop => child::pread_loop(work),
         })?);
     }
-    let ours = watched(&mut || child::forebay(&case.ours, work))?;
-    Ok(Round {
-        rivals,
-        ours,
-        noise,
-    })
+    let ours = watched(&mut || child::forebay(&case.ours, mode, work))?;
+    Ok(Round { rivals, ours, noise })
 }
 
 fn prepare(work: &Workload) -> Result<(), String> {

@@ -27,11 +27,7 @@ impl Spread {
             n if n % 2 == 1 => numbers[middle],
             _ => (numbers[middle - 1] + numbers[middle]) / 2.0,
         };
-        Self {
-            min: *numbers.first().unwrap_or(&f64::NAN),
-            median,
-            max: *numbers.last().unwrap_or(&f64::NAN),
-        }
+        Self { min: *numbers.first().unwrap_or(&f64::NAN), median, max: *numbers.last().unwrap_or(&f64::NAN) }
     }
 
     fn json(self) -> Value {
@@ -60,12 +56,7 @@ pub struct Row<'a> {
 
 impl<'a> Row<'a> {
     pub fn new(case: &'a Case, place: &'a Place, rounds: &'a [Round]) -> Self {
-        let wins = |rival: &usize| {
-            rounds
-                .iter()
-                .filter(|round| round.best().0 == *rival)
-                .count()
-        };
+        let wins = |rival: &usize| rounds.iter().filter(|round| round.best().0 == *rival).count();
         Self {
             case,
             place,
@@ -79,15 +70,11 @@ impl<'a> Row<'a> {
 
     /// The line, and a second one where something must be said about it.
     pub fn text(&self) -> String {
-        let peak = self.peak.map_or("?".into(), |bytes| {
-            format!("{}/{}", bytes >> 20, self.peak_limit() >> 20)
-        });
+        let peak = self.peak.map_or("?".into(), |bytes| format!("{}/{}", bytes >> 20, self.peak_limit() >> 20));
         let targets: Vec<String> = self
             .verdicts()
             .iter()
-            .map(|(name, bound, met)| {
-                format!("{name} {bound}: {}", if *met { "met" } else { "MISSED" })
-            })
+            .map(|(name, bound, met)| format!("{name} {bound}: {}", if *met { "met" } else { "MISSED" }))
             .collect();
         let mut text = format!(
             "{:<16} {:<7} {:<14} {:<14} {:<6} {:<18} {:<14} {:<18} {:<10} {}",
@@ -97,11 +84,7 @@ impl<'a> Row<'a> {
             self.rate(self.rival(Outcome::bytes_per_second)),
             who(self.case.rivals[self.best]),
             self.throughput.to_string(),
-            format!(
-                "{:.3}/{:.3}",
-                self.ours(Outcome::cpu_seconds_per_gb),
-                self.rival(Outcome::cpu_seconds_per_gb)
-            ),
+            format!("{:.3}/{:.3}", self.ours(Outcome::cpu_seconds_per_gb), self.rival(Outcome::cpu_seconds_per_gb)),
             self.cpu.to_string(),
             peak,
             targets.join(", "),
@@ -152,11 +135,7 @@ impl<'a> Row<'a> {
     fn verdicts(&self) -> Vec<(&'static str, String, bool)> {
         let mut verdicts = Vec::new();
         if let Some(bound) = self.case.throughput {
-            verdicts.push((
-                "rate",
-                format!("≥ {bound:.2}"),
-                self.throughput.median >= bound,
-            ));
+            verdicts.push(("rate", format!("≥ {bound:.2}"), self.throughput.median >= bound));
         }
         if let Some(bound) = self.case.cpu {
             verdicts.push(("cpu", format!("≤ {bound:.2}"), self.cpu.median <= bound));
@@ -170,38 +149,20 @@ impl<'a> Row<'a> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let noise = self
-            .rounds
-            .iter()
-            .map(|round| round.noise)
-            .fold(0.0, f64::max);
+        let noise = self.rounds.iter().map(|round| round.noise).fold(0.0, f64::max);
         if noise > 0.10 {
-            notes.push(format!(
-                "other processes took up to {:.0} % of the CPUs",
-                noise * 100.0
-            ));
+            notes.push(format!("other processes took up to {:.0} % of the CPUs", noise * 100.0));
         }
         // A row with several rivals also shows those that were not the fastest.
         if self.case.rivals.len() > 1 {
             for (index, rival) in self.case.rivals.iter().enumerate() {
-                let of = |f: fn(&Outcome) -> f64| {
-                    Spread::of(self.rounds.iter().map(|r| f(&r.rivals[index]))).median
-                };
+                let of = |f: fn(&Outcome) -> f64| Spread::of(self.rounds.iter().map(|r| f(&r.rivals[index]))).median;
                 let rate = self.rate(of(Outcome::bytes_per_second));
-                notes.push(format!(
-                    "{}: {rate}, {:.3} CPU s/GB",
-                    who(*rival),
-                    of(Outcome::cpu_seconds_per_gb)
-                ));
+                notes.push(format!("{}: {rate}, {:.3} CPU s/GB", who(*rival), of(Outcome::cpu_seconds_per_gb)));
             }
         }
         for round in self.rounds {
-            if let Some(note) = round
-                .ours
-                .note
-                .as_ref()
-                .filter(|note| !notes.contains(note))
-            {
+            if let Some(note) = round.ours.note.as_ref().filter(|note| !notes.contains(note)) {
                 notes.push(note.clone());
             }
         }
@@ -219,10 +180,7 @@ impl<'a> Row<'a> {
     /// Small blocks are counted, large ones weighed.
     fn rate(&self, bytes_per_second: f64) -> String {
         match self.case.block <= 16 << 10 {
-            true => format!(
-                "{:.1} kIOPS",
-                bytes_per_second / self.case.block as f64 / 1e3
-            ),
+            true => format!("{:.1} kIOPS", bytes_per_second / self.case.block as f64 / 1e3),
             false => format!("{:.3} GB/s", bytes_per_second / 1e9),
         }
     }

@@ -53,11 +53,7 @@ impl Workload {
         Some(Self {
             file: PathBuf::from(value.get("file")?.as_str()?),
             file_len: number("file_len")?,
-            pattern: if value.get("random")?.as_bool()? {
-                Pattern::Random
-            } else {
-                Pattern::Sequential
-            },
+            pattern: if value.get("random")?.as_bool()? { Pattern::Random } else { Pattern::Sequential },
             block: number("block")?,
             depth: number("depth")? as u32,
             jobs: number("jobs")? as u32,
