@@ -1,4 +1,4 @@
-//! Measures one case in one place: pairs of runs in alternation, ratios pair by pair.
+//! Measures one case in one place: pairs of runs in alternation, A B B A, and ratios pair by pair.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub struct Place {
     pub file_len: u64,
 }
 
-/// One round: every rival once, then our side.
+/// One round: every rival once, and our side.
 #[derive(Debug)]
 pub struct Round {
     pub rivals: Vec<Outcome>,
@@ -100,6 +100,12 @@ fn run(case: &Case, work: &Workload, fio: &Fio, start_up: f64, mode: &str) -> Re
         noise = noise.max(neighbours.share());
         Ok::<Outcome, String>(outcome)
     };
+    let mut ours = None;
+    // Every other round the other way round: a disk that slows down as it goes then harms both alike.
+    let first = work.seed.is_multiple_of(2);
+    if first {
+        ours = Some(watched(&mut || child::forebay(&case.ours, mode, work))?);
+    }
     let mut rivals = Vec::new();
     for rival in &case.rivals {
         rivals.push(watched(&mut || match rival {
@@ -108,7 +114,10 @@ fn run(case: &Case, work: &Workload, fio: &Fio, start_up: f64, mode: &str) -> Re
             Rival::PreadLoop => child::pread_loop(work),
         })?);
     }
-    let ours = watched(&mut || child::forebay(&case.ours, mode, work))?;
+    let ours = match ours {
+        Some(ours) => ours,
+        None => watched(&mut || child::forebay(&case.ours, mode, work))?,
+    };
     Ok(Round { rivals, ours, noise })
 }
 
