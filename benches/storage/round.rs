@@ -11,8 +11,11 @@ use crate::machine::Neighbours;
 use crate::stop;
 use crate::workload::{Outcome, Workload};
 
-/// A pair is measured again when others took more than this share of the CPUs, at most as often as there are rounds.
-const NOISE: f64 = 0.10;
+/// A round is measured again when others took more than this share of the CPUs.
+pub const NOISE: f64 = 0.10;
+
+/// At most this many times as many rounds are run as are shown.
+const TRIES: usize = 3;
 
 /// A file to read, on some device.
 #[derive(Clone, Debug)]
@@ -27,7 +30,7 @@ pub struct Place {
 pub struct Round {
     pub rivals: Vec<Outcome>,
     pub ours: Outcome,
-    /// The largest share of the CPUs that other processes took during one of its runs.
+    /// The largest share of the CPUs that other processes, or other guests of the host, took during one of its runs.
     pub noise: f64,
 }
 
@@ -75,7 +78,7 @@ pub fn measure(case: &Case, place: &Place, fio: &Fio, args: &Args) -> Result<Vec
 
     let mut quiet: Vec<Round> = Vec::new();
     let mut noisy: Vec<Round> = Vec::new();
-    while quiet.len() < rounds && quiet.len() + noisy.len() < 2 * rounds {
+    while quiet.len() < rounds && quiet.len() + noisy.len() < TRIES * rounds {
         work.seed += 1;
         let round = run(case, &work, fio, start_up, &args.mode)?;
         match round.noise > NOISE {

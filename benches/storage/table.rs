@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cases::{Case, MEMORY_ALLOWANCE, Rival};
-use crate::round::{Place, Round};
+use crate::round::{NOISE, Place, Round};
 use crate::workload::Outcome;
 
 pub const HEAD: &str = "\
@@ -150,8 +150,8 @@ impl<'a> Row<'a> {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let noise = self.rounds.iter().map(|round| round.noise).fold(0.0, f64::max);
-        if noise > 0.10 {
-            notes.push(format!("other processes took up to {:.0} % of the CPUs", noise * 100.0));
+        if noise > NOISE {
+            notes.push(format!("other processes or guests took up to {:.0} % of the CPUs", noise * 100.0));
         }
         // A row with several rivals also shows those that were not the fastest.
         if self.case.rivals.len() > 1 {
