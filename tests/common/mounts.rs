@@ -75,15 +75,42 @@ pub fn overlay() -> Result<Mounted, Skip> {
     Ok(Mounted { kind: "overlay", dir: point.clone(), mount_point: point, below: Some(Box::new(below)), work })
 }
 
-fn on_loop(kind: &'static str, mkfs: &[&str], sector: u32) -> Result<Mounted, Skip> {
-    let work = Work::new(kind)?;
-    let point = work.subdir("mnt")?;
+/// A loop device and the file behind it, without a file system.
+#[derive(Debug)]
+pub struct LoopDevice {
+    pub device: PathBuf,
+    pub image: PathBuf,
+    _work: Work,
+}
+
+impl LoopDevice {
+    /// Over a new file of `len` bytes.
+    pub fn new(len: u64, sector: u32) -> Result<LoopDevice, Skip> {
+        let work = Work::new("loop device")?;
+        let (device, image) = attach(&work, "loop device", len, sector)?;
+        Ok(LoopDevice { device: device.into(), image, _work: work })
+    }
+
+    /// Cuts the file behind the device, which the device then has, as a drive does that loses its end.
+    pub fn shrink_to(&self, len: u64) {
+        fs::File::options().write(true).open(&self.image).and_then(|file| file.set_len(len)).unwrap();
+        run(Command::new("losetup").arg("-c").arg(&self.device)).unwrap();
+    }
+}
+
+fn attach(work: &Work, kind: &str, len: u64, sector: u32) -> Result<(String, PathBuf), Skip> {
     let image = work.dir.join("image");
-    let file = fs::File::create(&image).and_then(|file| file.set_len(1 << 30));
+    let file = fs::File::create(&image).and_then(|file| file.set_len(len));
     file.map_err(|e| Skip::because(format!("{kind}: cannot make {}: {e}", image.display())))?;
     let mut losetup = Command::new("losetup");
     losetup.args(["--find", "--show", "--sector-size", &sector.to_string()]).arg(&image);
-    let device = run(&mut losetup)?.trim().to_owned();
+    Ok((run(&mut losetup)?.trim().to_owned(), image))
+}
+
+fn on_loop(kind: &'static str, mkfs: &[&str], sector: u32) -> Result<Mounted, Skip> {
+    let work = Work::new(kind)?;
+    let point = work.subdir("mnt")?;
+    let (device, _) = attach(&work, kind, 1 << 30, sector)?;
     run(Command::new(mkfs[0]).args(&mkfs[1..]).arg("-q").args(quick(mkfs[0])).arg(&device))?;
     mount(&[], &device, &point)?;
     Ok(Mounted { kind, dir: point.clone(), mount_point: point, below: None, work })

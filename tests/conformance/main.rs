@@ -5,12 +5,15 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+use std::time::Duration;
+
 mod cases;
 mod site;
 
 use common::fuse::{Fuse, Kind};
 use common::reader::{self, Row};
 use common::{Skip, mounts};
+use forebay::{EngineChoice, Mode, Reader, ReaderBuilder};
 use site::{Home, Site, Tally, Temperature};
 
 #[test]
@@ -64,6 +67,42 @@ fn fuse_opened_for_direct_io() {
     conform("fuse with FOPEN_DIRECT_IO", Fuse::mount(Kind::DirectIo).map(Home::Fuse));
 }
 
+type Set = fn(ReaderBuilder) -> ReaderBuilder;
+
+/// How the ring is set up must not matter either. Where the device has no polled queues, `iopoll` must fall back by
+/// itself.
+#[test]
+fn rings_of_every_kind() {
+    if let Err(Skip(why)) = reader::uring_here() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let site = Site::new("the build's own file system", Home::Plain(dir));
+    let kinds: [(&str, Set); 5] = [
+        ("three rings of depth 1", |reader| reader.rings(3).depth(1)),
+        ("the deepest ring", |reader| reader.depth(4096)),
+        ("sqpoll", |reader| reader.sqpoll(Some(Duration::from_millis(5)))),
+        ("iopoll", |reader| reader.iopoll(true)),
+        ("iopoll, sqpoll and two rings", |reader| reader.iopoll(true).sqpoll(Some(Duration::from_millis(5))).rings(2)),
+    ];
+    for (kind, set) in kinds {
+        for mode in [Mode::Auto, Mode::Direct, Mode::Buffered] {
+            let row = Row { engine: EngineChoice::Uring, mode };
+            let builder = Reader::builder().engine(row.engine).mode(mode).chunk(reader::CHUNK).budget(reader::BUDGET);
+            let reader = set(builder).build().unwrap_or_else(|error| panic!("{kind}: {error}"));
+            for case in cases::ALL {
+                site.set_temperature(Temperature::Cold);
+                let bench = cases::Bench { site: &site, row, reader: &reader };
+                if let Err(wrong) = (case.run)(&bench) {
+                    panic!("{kind}, {row}, {}: {wrong}", case.name);
+                }
+            }
+            reader.close_blocking();
+        }
+    }
+}
+
 fn conform(name: &'static str, home: Result<Home, Skip>) {
     let site = Site::new(name, or_skip!(home));
     let mut tally = Tally::default();
@@ -89,7 +128,7 @@ fn runs() -> Vec<(Row, Temperature)> {
     let mut runs = Vec::new();
     for row in reader::rows() {
         runs.push((row, Temperature::Cold));
-        if row.mode == forebay::Mode::Auto {
+        if row.mode == Mode::Auto {
             runs.extend([(row, Temperature::Half), (row, Temperature::Warm)]);
         }
     }

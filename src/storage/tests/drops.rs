@@ -42,7 +42,7 @@ fn ten_thousand_dropped_reads_write_nowhere_and_give_everything_back() {
         let held = arena.on_loan();
         let descriptors = open_descriptors();
         let mut next = random(9);
-        for round in 0..5_000_u64 {
+        for round in 0..7_000_u64 {
             let len = 1 + next(60_000);
             let offset = next(file.len() - len);
             let mut read = reader.read(&[Extent::new(&file, offset, len)]);
