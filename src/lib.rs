@@ -32,3 +32,7 @@ pub use storage::{
     Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Mode, NoDirect,
     OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder, RingFeatures, Stats,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
