@@ -47,7 +47,7 @@ pub(super) struct Worker {
     ready: VecDeque<usize>,
     flights: Slab<Flight>,
     /// Reads to be given to the kernel now.
-    again: Vec<usize>,
+    again: VecDeque<usize>,
     /// Reads to be given to the kernel later.
     later: Vec<(Instant, usize)>,
     answers: Vec<(u64, i32)>,
@@ -104,7 +104,7 @@ impl Worker {
             jobs: Slab::new(),
             ready: VecDeque::new(),
             flights: Slab::with_capacity(settings.depth as usize),
-            again: Vec::new(),
+            again: VecDeque::new(),
             later: Vec::new(),
             answers: Vec::new(),
             depth: settings.depth as usize,
@@ -172,7 +172,7 @@ impl Worker {
                     carried.turn += 1;
                     let progress = carried.job.progress(part);
                     let flight = self.flights.insert(Flight { job: key, part, progress, polled: false });
-                    self.again.push(flight);
+                    self.again.push_back(flight);
                 }
                 None => {
                     if carried.flying == 0 {
@@ -189,7 +189,7 @@ impl Worker {
                 self.ready.rotate_left(1);
             }
         }
-        while let Some(flight) = self.again.pop() {
+        while let Some(flight) = self.again.pop_front() {
             self.push(flight);
         }
     }
@@ -351,11 +351,11 @@ impl Worker {
                     io::Error::from_raw_os_error(-answer)
                 );
             }
-            self.again.push(key);
+            self.again.push_back(key);
             return;
         }
         match carried.job.answer(flight.part, &mut flight.progress, answer) {
-            Next::Read => return self.again.push(key),
+            Next::Read => return self.again.push_back(key),
             Next::Later(pause) => return self.later.push((Instant::now() + pause, key)),
             Next::Done => {}
             Next::Failed(fault) => carried.job.fail(flight.part, &flight.progress, fault),
