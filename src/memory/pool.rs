@@ -272,6 +272,43 @@ mod tests {
         assert_eq!(pool.lent(), 0);
     }
 
+    /// A task that is gone may be kept by nothing but its waker, and hold memory.
+    #[test]
+    fn a_waker_that_is_dropped_may_give_memory_back() {
+        struct Holder(#[allow(dead_code)] Lease);
+        impl std::task::Wake for Holder {
+            fn wake(self: std::sync::Arc<Self>) {}
+        }
+        let (done, over) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let pool = Pool::new(2 * GRAIN);
+            let held = std::sync::Arc::new(Holder(pool.try_lend(GRAIN, GRAIN).unwrap()));
+            let mut queued = pool.lend(2 * GRAIN, GRAIN);
+            let waker = Waker::from(held);
+            assert!(Pin::new(&mut queued).poll(&mut Context::from_waker(&waker)).is_pending());
+            drop(waker);
+            // Another task waits now: the first one's waker goes, and with it the memory that was in the way.
+            let _ = poll_once(&mut queued);
+            assert!(poll_once(&mut queued).is_ready());
+            done.send(()).unwrap();
+        });
+        assert!(over.recv_timeout(std::time::Duration::from_secs(5)).is_ok(), "it hangs or fails");
+    }
+
+    #[test]
+    fn a_long_queue_costs_no_more_for_each_than_a_short_one() {
+        let pool = Pool::new(GRAIN);
+        let held = pool.try_lend(GRAIN, GRAIN).unwrap();
+        let began = std::time::Instant::now();
+        let mut queue: Vec<Queued> = (0..20_000).map(|_| pool.lend(GRAIN, GRAIN)).collect();
+        drop(held);
+        for queued in &mut queue {
+            assert!(poll_once(queued).is_ready());
+        }
+        let took = began.elapsed();
+        assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    }
+
     #[test]
     fn who_leaves_the_queue_makes_room_for_those_behind() {
         let pool = Pool::new(4 * GRAIN);
