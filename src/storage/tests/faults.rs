@@ -69,6 +69,8 @@ fn a_read_that_fails_fails_with_path_and_offset_and_nothing_else_does() {
                 assert_eq!(error.path, sample.path);
                 assert!(error.offset == 100 || error.offset.is_multiple_of(64 << 10), "{error}");
                 assert!(error.to_string().contains(words), "{error}");
+                let stats = reader.stats();
+                assert_eq!(stats.bytes_direct + stats.bytes_buffered, 0, "bytes of a failed read are not delivered");
                 let again = reader.read_blocking(&[Extent::new(&file, 5, 10)]).unwrap();
                 assert_eq!(&again[0], &sample.bytes[5..15]);
                 drop(again);
