@@ -137,17 +137,22 @@ impl State {
     /// Serves from the front until the first that does not fit, and says whom to wake.
     fn serve(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();
-        let unserved: Vec<u64> =
-            self.waiting.iter().filter(|(_, waiter)| waiter.served.is_none()).map(|(&ticket, _)| ticket).collect();
-        for ticket in unserved {
-            let Some(want) = self.waiting.get(&ticket).map(|waiter| waiter.want) else { continue };
+        let mut from = 0;
+        while let Some((ticket, want)) = self.first_unserved(from) {
             let Some(span) = self.take(want) else { break };
+            from = ticket + 1;
             if let Some(waiter) = self.waiting.get_mut(&ticket) {
                 waiter.served = Some(span);
                 wakers.extend(waiter.waker.take());
             }
         }
         wakers
+    }
+
+    /// Those served are the first in the queue, and few: they only have yet to notice.
+    fn first_unserved(&self, from: u64) -> Option<(u64, Want)> {
+        let mut waiting = self.waiting.range(from..);
+        waiting.find(|(_, waiter)| waiter.served.is_none()).map(|(&ticket, waiter)| (ticket, waiter.want))
     }
 }
 
@@ -172,7 +177,10 @@ impl Future for Queued {
             return Poll::Pending;
         };
         let Some(span) = waiter.served else {
-            waiter.waker = Some(context.waker().clone());
+            let before = waiter.waker.replace(context.waker().clone());
+            drop(state);
+            // It may hold the last of a task, and that memory of this pool.
+            drop(before);
             return Poll::Pending;
         };
         state.waiting.remove(&self.ticket);
