@@ -169,10 +169,17 @@ fn touch(map: &MmapMut, start: usize, len: usize) -> std::io::Result<()> {
     thread::scope(|scope| {
         let touching: Vec<_> = (0..len)
             .step_by(share)
-            .map(|from| scope.spawn(move || populate(map, start + from, share.min(len - from))))
+            .map(|from| {
+                let work = move || populate(map, start + from, share.min(len - from));
+                // Where no thread can be had, this one does its work.
+                thread::Builder::new().spawn_scoped(scope, work).map_err(|_| work())
+            })
             .collect();
-        touching.into_iter().try_for_each(|thread| {
-            thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread that touches memory panicked")))
+        touching.into_iter().try_for_each(|thread| match thread {
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread that touches memory panicked")))
+            }
+            Err(done) => done,
         })
     })
 }
