@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
+use tokio::task::coop::unconstrained;
 
 use super::descriptors::{Descriptors, PairError};
 use super::error::{ReadError, ReadFault};
@@ -58,7 +59,8 @@ impl Read {
     /// # Errors
     /// As [`Reader::read`](super::Reader::read).
     pub fn wait(self) -> Result<Pieces, ReadError> {
-        pollster::block_on(self)
+        // Inside a tokio task, its budget would end, and only yielding, which this thread does not, would renew it.
+        pollster::block_on(unconstrained(self))
     }
 
     /// Gives the read to the engine if its memory has come free.
