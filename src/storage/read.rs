@@ -163,6 +163,7 @@ fn go_on(core: &Arc<Core>, reading: &mut Reading) -> Option<Result<Pieces, ReadE
     if let Err(error) = request.files.iter().try_for_each(unchanged) {
         return Some(Err(error));
     }
+    request.count_delivered();
     Some(Ok(Pieces::new(Some(Arc::clone(request)), std::mem::take(&mut reading.pieces))))
 }
 
