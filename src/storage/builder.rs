@@ -140,6 +140,7 @@ impl ReaderBuilder {
             depth: self.depth,
             aside: Mutex::default(),
             said_buffered: false.into(),
+            ahead: 0.into(),
         }))
     }
 

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ pub(crate) struct Core {
     /// Serves what the ring must not read, from the first such file on.
     pub(super) aside: Mutex<Option<Arc<dyn Engine>>>,
     pub(super) said_buffered: AtomicBool,
+    /// Bytes that streams have begun to read and nobody has taken yet.
+    pub(super) ahead: AtomicU64,
 }
 
 impl Reader {
@@ -117,6 +119,10 @@ impl Reader {
     /// The memory that reads land in.
     pub fn arena(&self) -> &Arena {
         &self.core.arena
+    }
+
+    pub(super) fn ahead(&self) -> &AtomicU64 {
+        &self.core.ahead
     }
 
     /// What has been read so far. A read counts when it is over.
