@@ -78,15 +78,32 @@ pub fn overlay() -> Result<Mounted, Skip> {
 fn on_loop(kind: &'static str, mkfs: &[&str], sector: u32) -> Result<Mounted, Skip> {
     let work = Work::new(kind)?;
     let point = work.subdir("mnt")?;
+    let device = attach(&work, kind, sector)?;
+    run(Command::new(mkfs[0]).args(&mkfs[1..]).arg("-q").args(quick(mkfs[0])).arg(&device))?;
+    mount(&[], &device, &point)?;
+    Ok(Mounted { kind, dir: point.clone(), mount_point: point, below: None, work })
+}
+
+/// A loop device over 1 GiB of zeros; dropping it detaches it.
+#[derive(Debug)]
+pub struct Device {
+    pub path: PathBuf,
+    _work: Work,
+}
+
+pub fn device(sector: u32) -> Result<Device, Skip> {
+    let work = Work::new("loop device")?;
+    let path = attach(&work, "loop device", sector)?.into();
+    Ok(Device { path, _work: work })
+}
+
+fn attach(work: &Work, kind: &str, sector: u32) -> Result<String, Skip> {
     let image = work.dir.join("image");
     let file = fs::File::create(&image).and_then(|file| file.set_len(1 << 30));
     file.map_err(|e| Skip::because(format!("{kind}: cannot make {}: {e}", image.display())))?;
     let mut losetup = Command::new("losetup");
     losetup.args(["--find", "--show", "--sector-size", &sector.to_string()]).arg(&image);
-    let device = run(&mut losetup)?.trim().to_owned();
-    run(Command::new(mkfs[0]).args(&mkfs[1..]).arg("-q").args(quick(mkfs[0])).arg(&device))?;
-    mount(&[], &device, &point)?;
-    Ok(Mounted { kind, dir: point.clone(), mount_point: point, below: None, work })
+    Ok(run(&mut losetup)?.trim().to_owned())
 }
 
 /// Flags that keep mkfs and the first mount from writing more than they must.
