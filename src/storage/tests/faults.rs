@@ -115,6 +115,22 @@ fn a_kernel_that_never_takes_a_read_is_an_error_and_no_hang() {
     }
 }
 
+/// What the kernel may still write to is never lent again: who waits for it must hear that it will not come.
+#[test]
+fn a_ring_that_breaks_fails_those_too_who_wait_for_memory() {
+    let sample = Sample::new(5 << 20);
+    within_seconds(40, move || {
+        let chances = Chances { refused_after: Some(1), ..Chances::default() };
+        let reader = builder(EngineChoice::Uring, Mode::Auto, chances, 5).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let reads: Vec<_> = (0..2).map(|_| reader.read(&[Extent::new(&file, 0, 5 << 20)])).collect();
+        for read in reads {
+            let error = read.wait().unwrap_err();
+            assert!(matches!(error.fault, ReadFault::EngineEnded), "{error}");
+        }
+    });
+}
+
 #[test]
 fn a_closed_engine_has_done_all_that_it_took() {
     let sample = Sample::new(1 << 20);
