@@ -99,6 +99,11 @@ impl Arena {
         (self.mapping.base, self.pool.len())
     }
 
+    /// Whether some of it was lost to a ring that broke. Whoever asks after a loan was pending is woken when it is.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.pool.has_lost()
+    }
+
     fn check(&self, len: usize) -> Result<(), MemoryError> {
         if len > self.pool.len() {
             return Err(MemoryError::OverBudget { asked: len as u64, budget: self.budget() });

@@ -25,6 +25,8 @@ struct State {
     /// Start and length of each free span; no two of them touch.
     free: BTreeMap<usize, usize>,
     lent: usize,
+    /// Some of what is lent will never come back.
+    lost: bool,
     /// By ticket, so in the order they came.
     waiting: BTreeMap<u64, Waiter>,
     next_ticket: u64,
@@ -52,7 +54,8 @@ struct Span {
 
 impl Pool {
     pub(crate) fn new(len: usize) -> Self {
-        let state = State { free: BTreeMap::from([(0, len)]), lent: 0, waiting: BTreeMap::new(), next_ticket: 0 };
+        let state =
+            State { free: BTreeMap::from([(0, len)]), lent: 0, lost: false, waiting: BTreeMap::new(), next_ticket: 0 };
         Self { len, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -88,6 +91,19 @@ impl Pool {
         drop(state);
         wake(wakers);
         Queued { pool: self.clone(), ticket }
+    }
+
+    /// Whether a span was lost. Whoever asks after a poll that was pending is woken when one is.
+    pub(crate) fn has_lost(&self) -> bool {
+        lock(&self.state).lost
+    }
+
+    fn lose(&self) {
+        let mut state = lock(&self.state);
+        state.lost = true;
+        let wakers = state.waiting.values_mut().filter_map(|waiter| waiter.waker.take()).collect();
+        drop(state);
+        wake(wakers);
     }
 
     fn give_back(&self, span: Span) {
@@ -214,6 +230,11 @@ impl Lease {
     /// Where the span begins, in bytes from the arena's start.
     pub(crate) fn start(&self) -> usize {
         self.span.start
+    }
+
+    /// Says that this will never be given back.
+    pub(crate) fn lose(&self) {
+        self.pool.lose();
     }
 }
 

@@ -65,8 +65,17 @@ impl Read {
 
     /// Gives the read to the engine if its memory has come free.
     pub(super) fn poll_begin(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let State::Waiting(loan, _) = &mut self.state {
-            let slot = ready!(Pin::new(loan).poll(context));
+        if let State::Waiting(loan, plan) = &mut self.state {
+            let Poll::Ready(slot) = Pin::new(loan).poll(context) else {
+                if !self.core.arena.has_lost() {
+                    return Poll::Pending;
+                }
+                let part = &plan.layout.parts[0];
+                let path = plan.files[part.file as usize].path().to_owned();
+                let error = ReadError { path, offset: part.need.start, fault: ReadFault::EngineEnded };
+                self.state = State::Over(Some(Err(error)));
+                return Poll::Ready(());
+            };
             let State::Waiting(_, plan) = std::mem::replace(&mut self.state, State::Over(None)) else {
                 return Poll::Ready(());
             };

@@ -174,6 +174,7 @@ impl Job {
     /// Keeps the slot from ever being lent again, as the kernel may still write to it.
     pub(crate) fn leak_memory(&self) {
         std::mem::forget(Arc::clone(&self.request));
+        self.request.slot.lose();
     }
 
     pub(crate) fn fail(&mut self, part: usize, progress: &Progress, fault: ReadFault) {
