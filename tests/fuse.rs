@@ -81,6 +81,17 @@ fn short_answers_below_an_overlay() {
 }
 
 #[test]
+fn a_closed_reader_reads_no_fuse_file_either() {
+    let fuse = or_skip!(Fuse::mount(Kind::Cached));
+    let path = fuse.add("file", SEED, LEN);
+    for engine in reader::engines() {
+        let reader = Row { engine, mode: Mode::Buffered }.reader();
+        reader.clone().close_blocking();
+        assert!(reader::read(&reader, &[ask(&path, 0, 10)]).is_err(), "{engine:?}: read after the close");
+    }
+}
+
+#[test]
 fn failing_reads() {
     for kind in Kind::ALL {
         let fuse = or_skip!(Fuse::mount(kind));
