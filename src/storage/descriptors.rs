@@ -252,8 +252,8 @@ type OpenPair = (OwnedFd, Result<OwnedFd, NoDirect>, Statx, FileKind);
 fn open_pair(path: &Path) -> Result<OpenPair, OpenFault> {
     let (buffered, stat, kind) = open_checked(path, 0)?;
     let direct = match open_checked(path, libc::O_DIRECT) {
-        // Another file by now: its content must not be mixed with the first one's.
-        Ok((_, now, _)) if Identity::new(&now, kind) != Identity::new(&stat, kind) => {
+        // Another file by now: its content must not be mixed with the first one's. One that changes is found by reads.
+        Ok((_, now, _)) if !Identity::new(&now, kind).is_same_file(&Identity::new(&stat, kind)) => {
             return Err(OpenFault::Io(io::Error::from_raw_os_error(libc::ESTALE)));
         }
         Ok((direct, _, _)) => Ok(direct),
