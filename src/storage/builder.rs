@@ -139,6 +139,7 @@ impl ReaderBuilder {
             fallback,
             depth: self.depth,
             aside: Mutex::default(),
+            closed: false.into(),
             said_buffered: false.into(),
             ahead: 0.into(),
         }))
