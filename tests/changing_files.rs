@@ -201,3 +201,24 @@ fn restoring_mtime(path: &Path, change: fn(&Path)) {
     change(path);
     File::options().write(true).open(path).unwrap().set_modified(before).unwrap();
 }
+
+/// A file that grows while it is being opened is one file, and can be opened.
+#[test]
+fn a_file_that_is_being_written_can_be_opened() {
+    use std::io::Write;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("log");
+    let mut log = std::fs::File::create(&path).unwrap();
+    let reader = forebay::Reader::builder().budget(1 << 20).build().unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                log.write_all(&[7; 16]).unwrap();
+            }
+        });
+        let failed = (0..5000).find_map(|_| reader.open(&path).err());
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(failed.is_none(), "{}", failed.unwrap());
+    });
+}

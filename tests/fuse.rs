@@ -15,7 +15,7 @@ use common::knobs::{Fault, Short};
 use common::privilege::{self, Outside, Reduced};
 use common::reader::{self, CHUNK, Row, ask};
 use common::watchdog::{eventually, guarded};
-use common::{Rng, data};
+use common::{Rng, data, mounts};
 use forebay::{EngineChoice, Extent, Mode, Reader};
 use nix::libc;
 
@@ -52,6 +52,42 @@ fn short_answers() {
             }
         }
         eprintln!("short answers, {kind:?}: {right} right, {refused} refused");
+    }
+}
+
+/// An overlay says that it is an overlay, whatever lies below.
+#[test]
+fn short_answers_below_an_overlay() {
+    for kind in Kind::ALL {
+        let fuse = or_skip!(Fuse::mount(kind));
+        for (i, row) in reader::rows().into_iter().enumerate() {
+            for short in [Short::AtMost(5000), Short::By(4096), Short::Random(Rng::new(3))] {
+                let name = format!("short-{i}");
+                fuse.add(&name, SEED, LEN);
+                let overlay = or_skip!(mounts::overlay_over(&fuse.dir));
+                let path = overlay.dir.join(&name);
+                fuse.knobs.short(Some(short));
+                let before = fuse.knobs.shortened();
+                match guarded("short answers", move || read_some(row, &path, SEED)) {
+                    Ok(()) => {}
+                    Err(Wrong::Refused(_)) if !kind.direct_io() || row.mode == Mode::Direct => {}
+                    Err(wrong) => panic!("{row}, {kind:?}: {wrong:?}"),
+                }
+                assert!(fuse.knobs.shortened() > before, "{row}, {kind:?}: nothing was answered short");
+                fuse.knobs.short(None);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_closed_reader_reads_no_fuse_file_either() {
+    let fuse = or_skip!(Fuse::mount(Kind::Cached));
+    let path = fuse.add("file", SEED, LEN);
+    for engine in reader::engines() {
+        let reader = Row { engine, mode: Mode::Buffered }.reader();
+        reader.clone().close_blocking();
+        assert!(reader::read(&reader, &[ask(&path, 0, 10)]).is_err(), "{engine:?}: read after the close");
     }
 }
 

@@ -99,6 +99,11 @@ impl Arena {
         (self.mapping.base, self.pool.len())
     }
 
+    /// Whether some of it was lost to a ring that broke. Whoever asks after a loan was pending is woken when it is.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.pool.has_lost()
+    }
+
     fn check(&self, len: usize) -> Result<(), MemoryError> {
         if len > self.pool.len() {
             return Err(MemoryError::OverBudget { asked: len as u64, budget: self.budget() });
@@ -169,10 +174,17 @@ fn touch(map: &MmapMut, start: usize, len: usize) -> std::io::Result<()> {
     thread::scope(|scope| {
         let touching: Vec<_> = (0..len)
             .step_by(share)
-            .map(|from| scope.spawn(move || populate(map, start + from, share.min(len - from))))
+            .map(|from| {
+                let work = move || populate(map, start + from, share.min(len - from));
+                // Where no thread can be had, this one does its work.
+                thread::Builder::new().spawn_scoped(scope, work).map_err(|_| work())
+            })
             .collect();
-        touching.into_iter().try_for_each(|thread| {
-            thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread that touches memory panicked")))
+        touching.into_iter().try_for_each(|thread| match thread {
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread that touches memory panicked")))
+            }
+            Err(done) => done,
         })
     })
 }

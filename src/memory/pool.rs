@@ -25,6 +25,8 @@ struct State {
     /// Start and length of each free span; no two of them touch.
     free: BTreeMap<usize, usize>,
     lent: usize,
+    /// Some of what is lent will never come back.
+    lost: bool,
     /// By ticket, so in the order they came.
     waiting: BTreeMap<u64, Waiter>,
     next_ticket: u64,
@@ -52,7 +54,8 @@ struct Span {
 
 impl Pool {
     pub(crate) fn new(len: usize) -> Self {
-        let state = State { free: BTreeMap::from([(0, len)]), lent: 0, waiting: BTreeMap::new(), next_ticket: 0 };
+        let state =
+            State { free: BTreeMap::from([(0, len)]), lent: 0, lost: false, waiting: BTreeMap::new(), next_ticket: 0 };
         Self { len, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -88,6 +91,19 @@ impl Pool {
         drop(state);
         wake(wakers);
         Queued { pool: self.clone(), ticket }
+    }
+
+    /// Whether a span was lost. Whoever asks after a poll that was pending is woken when one is.
+    pub(crate) fn has_lost(&self) -> bool {
+        lock(&self.state).lost
+    }
+
+    fn lose(&self) {
+        let mut state = lock(&self.state);
+        state.lost = true;
+        let wakers = state.waiting.values_mut().filter_map(|waiter| waiter.waker.take()).collect();
+        drop(state);
+        wake(wakers);
     }
 
     fn give_back(&self, span: Span) {
@@ -137,17 +153,22 @@ impl State {
     /// Serves from the front until the first that does not fit, and says whom to wake.
     fn serve(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();
-        let unserved: Vec<u64> =
-            self.waiting.iter().filter(|(_, waiter)| waiter.served.is_none()).map(|(&ticket, _)| ticket).collect();
-        for ticket in unserved {
-            let Some(want) = self.waiting.get(&ticket).map(|waiter| waiter.want) else { continue };
+        let mut from = 0;
+        while let Some((ticket, want)) = self.first_unserved(from) {
             let Some(span) = self.take(want) else { break };
+            from = ticket + 1;
             if let Some(waiter) = self.waiting.get_mut(&ticket) {
                 waiter.served = Some(span);
                 wakers.extend(waiter.waker.take());
             }
         }
         wakers
+    }
+
+    /// Those served are the first in the queue, and few: they only have yet to notice.
+    fn first_unserved(&self, from: u64) -> Option<(u64, Want)> {
+        let mut waiting = self.waiting.range(from..);
+        waiting.find(|(_, waiter)| waiter.served.is_none()).map(|(&ticket, waiter)| (ticket, waiter.want))
     }
 }
 
@@ -172,7 +193,10 @@ impl Future for Queued {
             return Poll::Pending;
         };
         let Some(span) = waiter.served else {
-            waiter.waker = Some(context.waker().clone());
+            let before = waiter.waker.replace(context.waker().clone());
+            drop(state);
+            // It may hold the last of a task, and that memory of this pool.
+            drop(before);
             return Poll::Pending;
         };
         state.waiting.remove(&self.ticket);
@@ -206,6 +230,11 @@ impl Lease {
     /// Where the span begins, in bytes from the arena's start.
     pub(crate) fn start(&self) -> usize {
         self.span.start
+    }
+
+    /// Says that this will never be given back.
+    pub(crate) fn lose(&self) {
+        self.pool.lose();
     }
 }
 
@@ -270,6 +299,43 @@ mod tests {
         drop(lease);
         assert!(poll_once(&mut later).is_ready());
         assert_eq!(pool.lent(), 0);
+    }
+
+    /// A task that is gone may be kept by nothing but its waker, and hold memory.
+    #[test]
+    fn a_waker_that_is_dropped_may_give_memory_back() {
+        struct Holder(#[allow(dead_code)] Lease);
+        impl std::task::Wake for Holder {
+            fn wake(self: std::sync::Arc<Self>) {}
+        }
+        let (done, over) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let pool = Pool::new(2 * GRAIN);
+            let held = std::sync::Arc::new(Holder(pool.try_lend(GRAIN, GRAIN).unwrap()));
+            let mut queued = pool.lend(2 * GRAIN, GRAIN);
+            let waker = Waker::from(held);
+            assert!(Pin::new(&mut queued).poll(&mut Context::from_waker(&waker)).is_pending());
+            drop(waker);
+            // Another task waits now: the first one's waker goes, and with it the memory that was in the way.
+            let _ = poll_once(&mut queued);
+            assert!(poll_once(&mut queued).is_ready());
+            done.send(()).unwrap();
+        });
+        assert!(over.recv_timeout(std::time::Duration::from_secs(5)).is_ok(), "it hangs or fails");
+    }
+
+    #[test]
+    fn a_long_queue_costs_no_more_for_each_than_a_short_one() {
+        let pool = Pool::new(GRAIN);
+        let held = pool.try_lend(GRAIN, GRAIN).unwrap();
+        let began = std::time::Instant::now();
+        let mut queue: Vec<Queued> = (0..20_000).map(|_| pool.lend(GRAIN, GRAIN)).collect();
+        drop(held);
+        for queued in &mut queue {
+            assert!(poll_once(queued).is_ready());
+        }
+        let took = began.elapsed();
+        assert!(took < std::time::Duration::from_secs(5), "{took:?}");
     }
 
     #[test]

@@ -28,6 +28,11 @@ impl Slot {
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.mapping.at(self.lease.start())
     }
+
+    /// Says that this will never be given back, to who waits for it.
+    pub(crate) fn lose(&self) {
+        self.lease.lose();
+    }
 }
 
 impl Deref for Slot {

@@ -139,7 +139,9 @@ impl ReaderBuilder {
             fallback,
             depth: self.depth,
             aside: Mutex::default(),
+            closed: false.into(),
             said_buffered: false.into(),
+            ahead: 0.into(),
         }))
     }
 

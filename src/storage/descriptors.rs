@@ -37,7 +37,8 @@ pub(crate) struct Descriptors {
     direct: Result<OwnedFd, NoDirect>,
     /// Who keeps something under this pair's id, and is told when it is closed.
     on_close: Mutex<Vec<Tell>>,
-    cache: Arc<Counter>,
+    // Left last of all: until then the descriptors are open.
+    _place: Place,
 }
 
 impl Descriptors {
@@ -65,16 +66,57 @@ impl Drop for Descriptors {
         for tell in lock(&self.on_close).drain(..) {
             tell(self.id);
         }
-        *lock(&self.cache.open) -= 1;
-        self.cache.freed.notify_all();
     }
 }
 
-/// How many pairs are open, in use or not.
+/// How many pairs are open, in use or not, or being opened.
 #[derive(Debug, Default)]
 struct Counter {
-    open: Mutex<usize>,
+    open: Mutex<Open>,
     freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    pairs: usize,
+    /// How often a pair has come or gone.
+    changes: u64,
+}
+
+/// A pair's place among those that may be open.
+#[derive(Debug)]
+struct Place {
+    counter: Arc<Counter>,
+    /// What `changes` was when it was taken.
+    since: u64,
+}
+
+impl Place {
+    fn take(counter: &Arc<Counter>, room: usize) -> Option<Self> {
+        let mut open = lock(&counter.open);
+        if open.pairs >= room {
+            return None;
+        }
+        open.pairs += 1;
+        open.changes += 1;
+        Some(Self { counter: Arc::clone(counter), since: open.changes })
+    }
+
+    /// Whether no other pair has been open since.
+    fn is_alone(&self) -> bool {
+        let open = lock(&self.counter.open);
+        open.pairs == 1 && open.changes == self.since
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = lock(&self.counter.open);
+        open.pairs -= 1;
+        open.changes += 1;
+        drop(open);
+        self.counter.freed.notify_all();
+    }
 }
 
 /// All open files of one reader.
@@ -155,23 +197,29 @@ impl DescriptorCache {
     /// Opens both descriptors; `None` where there is no room, or the process has no descriptor left and a read under
     /// way will give some back.
     fn try_open(&self, path: &Path) -> Result<Option<(Arc<Descriptors>, Statx, FileKind)>, OpenFault> {
-        while *lock(&self.counter.open) >= self.room {
-            if !self.close_one() {
-                return Ok(None);
-            }
-        }
         loop {
-            match self.open_pair(path) {
+            let Some(place) = Place::take(&self.counter, self.room) else {
+                if self.close_one() {
+                    continue;
+                }
+                return Ok(None);
+            };
+            match open_pair(path) {
                 Err(OpenFault::Io(error)) if error.raw_os_error() == Some(libc::EMFILE) => {
+                    // Others may have had the descriptors when it was tried, also halves of pairs.
+                    let alone = place.is_alone();
                     if self.close_one() {
                         continue;
                     }
-                    if *lock(&self.counter.open) > 0 {
-                        return Ok(None);
-                    }
-                    return Err(OpenFault::Io(error));
+                    return if alone { Err(OpenFault::Io(error)) } else { Ok(None) };
                 }
-                opened => return opened.map(Some),
+                Err(error) => return Err(error),
+                Ok((buffered, direct, stat, kind)) => {
+                    static NEXT: AtomicU64 = AtomicU64::new(0);
+                    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+                    let pair = Descriptors { id, buffered, direct, on_close: Mutex::default(), _place: place };
+                    return Ok(Some((Arc::new(pair), stat, kind)));
+                }
             }
         }
     }
@@ -197,32 +245,25 @@ impl DescriptorCache {
         }
         false
     }
+}
 
-    fn open_pair(&self, path: &Path) -> Result<(Arc<Descriptors>, Statx, FileKind), OpenFault> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let (buffered, stat, kind) = open_checked(path, 0)?;
-        let direct = match open_checked(path, libc::O_DIRECT) {
-            // Another file by now: its content must not be mixed with the first one's.
-            Ok((_, now, _)) if Identity::new(&now, kind) != Identity::new(&stat, kind) => {
-                return Err(OpenFault::Io(io::Error::from_raw_os_error(libc::ESTALE)));
-            }
-            Ok((direct, _, _)) => Ok(direct),
-            Err(OpenFault::Io(error)) if error.raw_os_error() == Some(libc::EMFILE) => {
-                return Err(OpenFault::Io(error));
-            }
-            Err(OpenFault::Io(error)) => Err(NoDirect::Open(error.raw_os_error().unwrap_or(libc::EINVAL))),
-            Err(other) => return Err(other),
-        };
-        *lock(&self.counter.open) += 1;
-        let pair = Descriptors {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            buffered,
-            direct,
-            on_close: Mutex::default(),
-            cache: Arc::clone(&self.counter),
-        };
-        Ok((Arc::new(pair), stat, kind))
-    }
+type OpenPair = (OwnedFd, Result<OwnedFd, NoDirect>, Statx, FileKind);
+
+fn open_pair(path: &Path) -> Result<OpenPair, OpenFault> {
+    let (buffered, stat, kind) = open_checked(path, 0)?;
+    let direct = match open_checked(path, libc::O_DIRECT) {
+        // Another file by now: its content must not be mixed with the first one's. One that changes is found by reads.
+        Ok((_, now, _)) if !Identity::new(&now, kind).is_same_file(&Identity::new(&stat, kind)) => {
+            return Err(OpenFault::Io(io::Error::from_raw_os_error(libc::ESTALE)));
+        }
+        Ok((direct, _, _)) => Ok(direct),
+        Err(OpenFault::Io(error)) if error.raw_os_error() == Some(libc::EMFILE) => {
+            return Err(OpenFault::Io(error));
+        }
+        Err(OpenFault::Io(error)) => Err(NoDirect::Open(error.raw_os_error().unwrap_or(libc::EINVAL))),
+        Err(other) => return Err(other),
+    };
+    Ok((buffered, direct, stat, kind))
 }
 
 /// Opens without waiting (a FIFO has no writer), refuses what is not a file, and makes the descriptor an ordinary one.

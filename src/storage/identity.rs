@@ -41,9 +41,13 @@ impl Identity {
         }
     }
 
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
     pub(crate) fn change_to(&self, now: &Self) -> Option<Change> {
         let (from, to) = (self.size, now.size);
-        if (self.device, self.inode) != (now.device, now.inode) {
+        if !self.is_same_file(now) {
             Some(Change::Replaced)
         } else if to < from {
             Some(Change::Shrank { from, to })

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
+use tokio::task::coop::unconstrained;
 
 use super::descriptors::{Descriptors, PairError};
 use super::error::{ReadError, ReadFault};
@@ -58,13 +59,23 @@ impl Read {
     /// # Errors
     /// As [`Reader::read`](super::Reader::read).
     pub fn wait(self) -> Result<Pieces, ReadError> {
-        pollster::block_on(self)
+        // Inside a tokio task, its budget would end, and only yielding, which this thread does not, would renew it.
+        pollster::block_on(unconstrained(self))
     }
 
     /// Gives the read to the engine if its memory has come free.
     pub(super) fn poll_begin(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let State::Waiting(loan, _) = &mut self.state {
-            let slot = ready!(Pin::new(loan).poll(context));
+        if let State::Waiting(loan, plan) = &mut self.state {
+            let Poll::Ready(slot) = Pin::new(loan).poll(context) else {
+                if !self.core.arena.has_lost() {
+                    return Poll::Pending;
+                }
+                let part = &plan.layout.parts[0];
+                let path = plan.files[part.file as usize].path().to_owned();
+                let error = ReadError { path, offset: part.need.start, fault: ReadFault::EngineEnded };
+                self.state = State::Over(Some(Err(error)));
+                return Poll::Ready(());
+            };
             let State::Waiting(_, plan) = std::mem::replace(&mut self.state, State::Over(None)) else {
                 return Poll::Ready(());
             };
@@ -161,6 +172,7 @@ fn go_on(core: &Arc<Core>, reading: &mut Reading) -> Option<Result<Pieces, ReadE
     if let Err(error) = request.files.iter().try_for_each(unchanged) {
         return Some(Err(error));
     }
+    request.count_delivered();
     Some(Ok(Pieces::new(Some(Arc::clone(request)), std::mem::take(&mut reading.pieces))))
 }
 

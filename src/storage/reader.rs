@@ -1,6 +1,6 @@
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,10 @@ pub(crate) struct Core {
     pub(super) depth: u32,
     /// Serves what the ring must not read, from the first such file on.
     pub(super) aside: Mutex<Option<Arc<dyn Engine>>>,
+    pub(super) closed: AtomicBool,
     pub(super) said_buffered: AtomicBool,
+    /// Bytes that streams have begun to read and nobody has taken yet.
+    pub(super) ahead: AtomicU64,
 }
 
 impl Reader {
@@ -119,6 +122,10 @@ impl Reader {
         &self.core.arena
     }
 
+    pub(super) fn ahead(&self) -> &AtomicU64 {
+        &self.core.ahead
+    }
+
     /// What has been read so far. A read counts when it is over.
     pub fn stats(&self) -> Stats {
         self.core.counters.now()
@@ -174,6 +181,10 @@ impl Core {
         if let Some(engine) = &*engine {
             return Ok(Arc::clone(engine));
         }
+        if self.closed.load(Ordering::Relaxed) {
+            let error = std::io::Error::other("the reader was closed");
+            return Err(EngineError::Refused { kind: EngineKind::Pread, step: "starting a thread", error });
+        }
         let started: Arc<dyn Engine> = Arc::new(Pread::new(
             THREADS,
             #[cfg(test)]
@@ -201,7 +212,12 @@ impl Core {
 
     fn close(&self, until: Option<Instant>) -> bool {
         self.engine.close();
-        let aside = lock(&self.aside).clone();
+        let aside = {
+            let aside = lock(&self.aside);
+            // Under the lock, so that none is started from here on.
+            self.closed.store(true, Ordering::Relaxed);
+            aside.clone()
+        };
         if let Some(aside) = &aside {
             aside.close();
         }

@@ -31,6 +31,8 @@ pub(crate) struct Request {
     pub(crate) forced_direct: bool,
     left: AtomicUsize,
     failure: Mutex<Option<ReadError>>,
+    /// Bytes that have landed, which count only once all have.
+    landed: Counters,
     counters: Arc<Counters>,
 }
 
@@ -42,7 +44,8 @@ impl Request {
         forced_direct: bool,
         counters: Arc<Counters>,
     ) -> Self {
-        Self { slot, files, forced_direct, left: AtomicUsize::new(parts), failure: Mutex::default(), counters }
+        let (left, landed) = (AtomicUsize::new(parts), Counters::default());
+        Self { slot, files, forced_direct, left, failure: Mutex::default(), landed, counters }
     }
 
     /// The bytes that have landed. Only to be called when no job of this request is left.
@@ -53,6 +56,11 @@ impl Request {
     /// Whether all but `parts` parts have landed. Acquires what the engine wrote.
     pub(crate) fn lacks_only(&self, parts: usize) -> bool {
         self.left.load(Ordering::Acquire) == parts
+    }
+
+    /// Counts the bytes of a read that is whole.
+    pub(crate) fn count_delivered(&self) {
+        self.counters.add(&self.landed.now());
     }
 
     /// The first failure, once.
@@ -166,6 +174,7 @@ impl Job {
     /// Keeps the slot from ever being lent again, as the kernel may still write to it.
     pub(crate) fn leak_memory(&self) {
         std::mem::forget(Arc::clone(&self.request));
+        self.request.slot.lose();
     }
 
     pub(crate) fn fail(&mut self, part: usize, progress: &Progress, fault: ReadFault) {
@@ -177,7 +186,9 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.request.counters.add(&self.stats);
+        let Stats { bytes_direct, bytes_buffered, answers, repeats } = self.stats;
+        self.request.counters.add(&Stats { answers, repeats, ..Stats::default() });
+        self.request.landed.add(&Stats { bytes_direct, bytes_buffered, ..Stats::default() });
         self.request.left.fetch_sub(self.landed, Ordering::Release);
     }
 }

@@ -2,10 +2,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_core::Stream;
+use tokio::task::coop::unconstrained;
 
 use super::error::ReadError;
 use super::extent::Extent;
@@ -21,7 +23,7 @@ use super::reader::Reader;
 pub struct ReadStream {
     reader: Reader,
     extents: VecDeque<Extent>,
-    under_way: VecDeque<(Read, u64)>,
+    under_way: VecDeque<(Read, Ahead)>,
     /// Bytes of the reads under way.
     ahead: u64,
     window: u64,
@@ -32,7 +34,8 @@ impl ReadStream {
     pub(super) fn new(reader: Reader, extents: VecDeque<Extent>, chunk: u64, depth: u32) -> Self {
         let budget = reader.arena().budget();
         // Parts of a few chunks spare the consumer a wake-up for each, and leave room for several under way.
-        let part = chunk.saturating_mul(CHUNKS_PER_PART).min(budget / 8).max(64 << 10);
+        let eighth = budget / 8 / WHOLE * WHOLE;
+        let part = chunk.saturating_mul(CHUNKS_PER_PART).min(eighth).max(WHOLE).min(budget);
         let window = chunk.saturating_mul(u64::from(depth)).max(2 * part).min(budget / 4 * 3);
         Self { reader, extents, under_way: VecDeque::new(), ahead: 0, window, part }
     }
@@ -51,7 +54,8 @@ impl ReadStream {
 
     /// The next part, awaited on this thread, with any runtime or none; `None` at the end.
     pub fn next_blocking(&mut self) -> Option<Result<Bytes, ReadError>> {
-        pollster::block_on(poll_fn(|context| self.poll_part(context)))
+        // As for `Read::wait`.
+        pollster::block_on(unconstrained(poll_fn(|context| self.poll_part(context))))
     }
 
     /// The same parts as an iterator that waits on this thread.
@@ -61,9 +65,12 @@ impl ReadStream {
 
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, ReadError>>> {
         self.read_ahead(context);
-        let Some((read, bytes)) = self.under_way.front_mut() else { return Poll::Ready(None) };
+        if self.under_way.is_empty() {
+            self.begin(u64::MAX);
+        }
+        let Some((read, ahead)) = self.under_way.front_mut() else { return Poll::Ready(None) };
         let Poll::Ready(outcome) = Pin::new(read).poll(context) else { return Poll::Pending };
-        self.ahead -= *bytes;
+        self.ahead -= ahead.bytes;
         self.under_way.pop_front();
         if outcome.is_err() {
             self.extents.clear();
@@ -81,31 +88,53 @@ impl ReadStream {
                 return;
             }
         }
-        while self.under_way.is_empty() || self.ahead < self.window {
-            let Some(part) = self.cut() else { return };
-            let read = self.reader.read(std::slice::from_ref(&part));
-            self.ahead += part.len;
-            let waits = read.is_waiting();
-            self.under_way.push_back((read, part.len));
-            if waits {
-                return;
-            }
-        }
+        // What is read before anybody asks for it leaves a quarter to those who do, of this stream and of others.
+        let most = self.reader.arena().budget() / 4 * 3;
+        while self.ahead < self.window && self.begin(most) {}
     }
 
-    /// The next part to read; ends at whole parts of the file, so that only the first and the last are widened.
-    fn cut(&mut self) -> Option<Extent> {
+    /// Begins the next part unless that makes more than `most` bytes for all streams; whether the next can follow.
+    fn begin(&mut self, most: u64) -> bool {
         while self.extents.front().is_some_and(Extent::is_empty) {
             self.extents.pop_front();
         }
-        let extent = self.extents.front_mut()?;
-        let whole = self.part - extent.offset % self.part;
-        let part = Extent::new(&extent.file, extent.offset, whole.min(extent.len));
-        extent.offset += part.len;
-        extent.len -= part.len;
-        Some(part)
+        let Some(extent) = self.extents.front_mut() else { return false };
+        // To a whole part of the file, so that only the first and the last are widened.
+        let len = (self.part - extent.offset % self.part).min(extent.len);
+        let Some(ahead) = Ahead::new(&self.reader, len, most) else { return false };
+        let part = Extent::new(&extent.file, extent.offset, len);
+        extent.offset += len;
+        extent.len -= len;
+        let read = self.reader.read(std::slice::from_ref(&part));
+        let waits = read.is_waiting();
+        self.ahead += len;
+        self.under_way.push_back((read, ahead));
+        !waits
     }
 }
+
+/// The bytes of one part among those that all streams of a reader have begun and nobody has taken yet.
+struct Ahead {
+    reader: Reader,
+    bytes: u64,
+}
+
+impl Ahead {
+    fn new(reader: &Reader, bytes: u64, most: u64) -> Option<Self> {
+        let more = |sum: u64| sum.checked_add(bytes).filter(|&sum| sum <= most);
+        reader.ahead().fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self { reader: reader.clone(), bytes })
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.reader.ahead().fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Parts are multiples of this, in bytes, where the budget has as much.
+const WHOLE: u64 = 64 << 10;
 
 /// See [`ReadStream::new`].
 const CHUNKS_PER_PART: u64 = 4;

@@ -27,11 +27,14 @@ struct Answer {
 }
 
 /// How many pages of `offset..offset + length` are in the page cache; `length` is in bytes and not zero.
+///
+/// # Errors
+/// The kernel's; `EPERM` where it does not tell this user, who neither owns the file nor may write to it.
 pub(crate) fn resident_pages(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<u64> {
     static MISSING: AtomicBool = AtomicBool::new(false);
     if !MISSING.load(Ordering::Relaxed) {
         match cachestat(fd, offset, length) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
                 MISSING.store(true, Ordering::Relaxed);
             }
             answer => return answer,
@@ -60,8 +63,23 @@ fn mincore(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<u64> {
     let (Some(length), Ok(start)) = (length, libc::off_t::try_from(start)) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     };
-    let mut pages = vec![0_u8; length.get().div_ceil(page)];
+    let resident = resident(fd, start, length)?;
+    // To whom the kernel does not tell, it says that all is resident, past the end of the file too.
+    if resident == length.get().div_ceil(page) as u64 {
+        let end = std::fs::File::from(fd.try_clone_to_owned()?).metadata()?.len().next_multiple_of(page as u64);
+        if let (Ok(end), Some(one)) = (libc::off_t::try_from(end), NonZeroUsize::new(page))
+            && self::resident(fd, end, one)? > 0
+        {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+    }
+    Ok(resident)
+}
+
+/// Pages of a range that starts at a whole one.
+fn resident(fd: BorrowedFd<'_>, start: libc::off_t, length: NonZeroUsize) -> io::Result<u64> {
     use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+    let mut pages = vec![0_u8; length.get().div_ceil(super::page::size())];
     // SAFETY: a new read-only mapping at an address of the kernel's choice touches no memory of ours.
     let map = unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, fd, start) }?;
     // SAFETY: `map` is a live mapping of `length` bytes and `pages` has a byte for each of its pages.

@@ -75,6 +75,15 @@ pub fn overlay() -> Result<Mounted, Skip> {
     Ok(Mounted { kind: "overlay", dir: point.clone(), mount_point: point, below: Some(Box::new(below)), work })
 }
 
+/// A read-only overlay of another file system's folder.
+pub fn overlay_over(lower: &Path) -> Result<Mounted, Skip> {
+    let work = Work::new("overlay")?;
+    let (point, empty) = (work.subdir("mnt")?, work.subdir("empty")?);
+    let options = format!("ro,lowerdir={}:{}", lower.display(), empty.display());
+    mount(&["-t", "overlay", "-o", &options], "overlay", &point)?;
+    Ok(Mounted { kind: "overlay", dir: point.clone(), mount_point: point, below: None, work })
+}
+
 /// A loop device and the file behind it, without a file system.
 #[derive(Debug)]
 pub struct LoopDevice {

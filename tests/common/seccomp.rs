@@ -15,6 +15,10 @@ pub enum Deny {
     DirectOpen(i32),
     /// statx, as where the kernel or the sandbox is older than the call.
     Statx(i32),
+    /// cachestat, as where the kernel is older than the call.
+    Cachestat(i32),
+    /// New threads, as at the limit of a control group or a user.
+    Threads(i32),
 }
 
 /// The filter for these denials. Everything else is allowed.
@@ -29,6 +33,12 @@ pub fn filter(denied: &[Deny]) -> Vec<sock_filter> {
             }
             Deny::Register(errno) => program.extend(refuse(libc::SYS_io_uring_register, errno)),
             Deny::Statx(errno) => program.extend(refuse(libc::SYS_statx, errno)),
+            Deny::Cachestat(errno) => program.extend(refuse(CACHESTAT, errno)),
+            Deny::Threads(errno) => {
+                for call in [libc::SYS_clone, libc::SYS_clone3] {
+                    program.extend(refuse(call, errno));
+                }
+            }
             Deny::DirectOpen(errno) => program.extend([
                 load(CALL),
                 unless_equal(libc::SYS_openat as u32, 3),
@@ -54,6 +64,9 @@ pub fn install(program: &[sock_filter]) -> io::Result<()> {
     };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// The same number on every architecture.
+const CACHESTAT: libc::c_long = 451;
 
 /// Offsets in `struct seccomp_data`.
 const CALL: u32 = 0;

@@ -2,7 +2,7 @@
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 
-use forebay::{EngineChoice, EngineKind, Mode, Reader};
+use forebay::{EngineChoice, EngineKind, Extent, Mode, Reader};
 use nix::libc;
 
 use crate::common::data;
@@ -98,6 +98,57 @@ fn in_child_falling_back() {
             data::check(&got[0], SEED, offset).unwrap();
         }
     }
+    privilege::child_done();
+}
+
+/// Data sets are most often another user's: the kernel then does not say what is in the page cache, which must not be
+/// taken for "all of it".
+#[test]
+fn a_cold_file_of_another_user_is_read_directly() {
+    let outside = Outside::new();
+    let shard = outside.path().join("shard");
+    data::write_dense(&shard, SEED, LEN).unwrap();
+    data::drop_cache(&shard).unwrap();
+    let reduced = Reduced::new().user(NOBODY - 3);
+    privilege::expect_child("another user", outside.rerun(&reduced, "library::in_child_cold_file_of_another_user"));
+    let denied = reduced.deny(&[Deny::Cachestat(libc::ENOSYS)]);
+    data::drop_cache(&shard).unwrap();
+    privilege::expect_child("no cachestat", outside.rerun(&denied, "library::in_child_cold_file_of_another_user"));
+}
+
+#[test]
+#[ignore = "a part of a_cold_file_of_another_user_is_read_directly"]
+fn in_child_cold_file_of_another_user() {
+    if !privilege::in_child() {
+        return;
+    }
+    let reader = Row { engine: EngineChoice::Auto, mode: Mode::Auto }.reader();
+    let file = reader.open(path()).unwrap();
+    if let Err(reason) = file.direct() {
+        eprintln!("skipped: direct reads: {reason}");
+    } else {
+        let pieces = reader.read_blocking(&[Extent::new(&file, 0, LEN)]).unwrap();
+        data::check(&pieces[0], SEED, 0).unwrap();
+        assert_eq!(reader.stats().bytes_direct, LEN);
+    }
+    privilege::child_done();
+}
+
+#[test]
+fn no_thread_to_be_had_is_an_error() {
+    let outside = Outside::new();
+    let reduced = Reduced::new().deny(&[Deny::Threads(libc::EAGAIN)]);
+    privilege::expect_child("no threads", outside.rerun(&reduced, "library::in_child_without_threads"));
+}
+
+#[test]
+#[ignore = "a part of no_thread_to_be_had_is_an_error"]
+fn in_child_without_threads() {
+    if !privilege::in_child() {
+        return;
+    }
+    let error = Reader::builder().budget(BUDGET).build().map(drop).expect_err("a reader without a thread").to_string();
+    assert!(error.contains("starting a thread"), "{error}");
     privilege::child_done();
 }
 

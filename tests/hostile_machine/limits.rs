@@ -43,6 +43,45 @@ fn in_child_five_hundred_files() {
     privilege::child_done();
 }
 
+/// One pair of descriptors is all that is left, and many threads want one: they take turns.
+#[test]
+fn many_threads_through_the_last_descriptors() {
+    let outside = Outside::new();
+    for i in 0..THREADS {
+        data::write_dense(&outside.path().join(i.to_string()), i, file_len(i)).unwrap();
+    }
+    let reduced = Reduced::new().open_files(64);
+    privilege::expect_child("last descriptors", outside.rerun(&reduced, "limits::in_child_last_descriptors"));
+}
+
+const THREADS: u64 = 8;
+
+#[test]
+#[ignore = "a part of many_threads_through_the_last_descriptors"]
+fn in_child_last_descriptors() {
+    if !privilege::in_child() {
+        return;
+    }
+    for engine in reader::engines() {
+        let reader = reader::Row { engine, mode: Mode::Buffered }.reader();
+        let mut others: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        others.truncate(others.len() - 3);
+        std::thread::scope(|scope| {
+            for i in 0..THREADS {
+                let reader = &reader;
+                scope.spawn(move || {
+                    let path = privilege::child_dir().join(i.to_string());
+                    for _ in 0..200 {
+                        let got = reader::read(reader, &[ask(&path, 0, file_len(i))]).unwrap();
+                        data::check(&got[0], i, 0).unwrap();
+                    }
+                });
+            }
+        });
+    }
+    privilege::child_done();
+}
+
 /// Nothing may be mapped that grows with the file, and a budget that the address space cannot hold is an error.
 #[test]
 fn address_space_smaller_than_the_file() {

@@ -15,6 +15,8 @@ pub(crate) struct Chances {
     pub(crate) eagain: u16,
     pub(crate) eintr: u16,
     pub(crate) refused_submission: u16,
+    /// Every submission after this many is refused.
+    pub(crate) refused_after: Option<u64>,
     pub(crate) delay: u16,
     /// The nth answer is this error number instead.
     pub(crate) nth: Option<(u64, i32)>,
@@ -32,11 +34,12 @@ pub(crate) struct Faults {
 struct State {
     random: u64,
     answers: u64,
+    submissions: u64,
 }
 
 impl Faults {
     pub(crate) fn new(chances: Chances, seed: u64) -> Self {
-        Self { chances, state: Mutex::new(State { random: seed | 1, answers: 0 }) }
+        Self { chances, state: Mutex::new(State { random: seed | 1, answers: 0, submissions: 0 }) }
     }
 
     /// The answer to pass on, and how long to hold it. What a shortened answer leaves out is poisoned, as if the
@@ -84,6 +87,10 @@ impl Faults {
     /// The error number that a submission fails with.
     pub(crate) fn submission(&self) -> Option<i32> {
         let mut state = lock(&self.state);
+        state.submissions += 1;
+        if self.chances.refused_after.is_some_and(|after| state.submissions > after) {
+            return Some(nix::libc::EAGAIN);
+        }
         state.happens(self.chances.refused_submission).then_some(match state.next() % 3 {
             0 => nix::libc::EAGAIN,
             1 => nix::libc::EBUSY,

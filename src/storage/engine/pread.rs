@@ -113,7 +113,13 @@ fn next_part(shared: &Shared) -> Option<(Arc<Mutex<Job>>, usize)> {
             let begun = state.begin();
             let more = !state.is_begun();
             drop(state);
-            let Some(part) = begun else { continue };
+            let Some(part) = begun else {
+                // This may be its last handle, and who hears of its end may come back here: not under the lock.
+                drop(queue);
+                drop(job);
+                queue = lock(&shared.queue);
+                continue;
+            };
             if more {
                 queue.jobs.push_back(Arc::clone(&job));
             }

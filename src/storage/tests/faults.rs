@@ -69,6 +69,8 @@ fn a_read_that_fails_fails_with_path_and_offset_and_nothing_else_does() {
                 assert_eq!(error.path, sample.path);
                 assert!(error.offset == 100 || error.offset.is_multiple_of(64 << 10), "{error}");
                 assert!(error.to_string().contains(words), "{error}");
+                let stats = reader.stats();
+                assert_eq!(stats.bytes_direct + stats.bytes_buffered, 0, "bytes of a failed read are not delivered");
                 let again = reader.read_blocking(&[Extent::new(&file, 5, 10)]).unwrap();
                 assert_eq!(&again[0], &sample.bytes[5..15]);
                 drop(again);
@@ -111,6 +113,22 @@ fn a_kernel_that_never_takes_a_read_is_an_error_and_no_hang() {
         let error = reader.read_blocking(&[Extent::new(&file, 0, 100_000)]).unwrap_err();
         assert!(matches!(error.fault, ReadFault::Busy { .. }), "{error}");
     }
+}
+
+/// What the kernel may still write to is never lent again: who waits for it must hear that it will not come.
+#[test]
+fn a_ring_that_breaks_fails_those_too_who_wait_for_memory() {
+    let sample = Sample::new(5 << 20);
+    within_seconds(40, move || {
+        let chances = Chances { refused_after: Some(1), ..Chances::default() };
+        let reader = builder(EngineChoice::Uring, Mode::Auto, chances, 5).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let reads: Vec<_> = (0..2).map(|_| reader.read(&[Extent::new(&file, 0, 5 << 20)])).collect();
+        for read in reads {
+            let error = read.wait().unwrap_err();
+            assert!(matches!(error.fault, ReadFault::EngineEnded), "{error}");
+        }
+    });
 }
 
 #[test]

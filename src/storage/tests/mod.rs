@@ -2,6 +2,8 @@
 
 mod drops;
 mod faults;
+mod streams;
+mod wakers;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,18 @@ fn builder(engine: EngineChoice, mode: Mode, chances: Chances, seed: u64) -> Rea
     let mut builder = Reader::builder().engine(engine).mode(mode).budget(8 << 20).depth(8).chunk(64 << 10);
     builder.faults = Some(std::sync::Arc::new(Faults::new(chances, seed)));
     builder
+}
+
+/// A hang ends the test.
+fn within_seconds(seconds: u64, work: impl FnOnce() + Send + 'static) {
+    let (done, over) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    let over = over.recv_timeout(std::time::Duration::from_secs(seconds));
+    assert_ne!(over, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "it hangs");
+    thread.join().unwrap();
 }
 
 /// Numbers that differ from seed to seed, and not from run to run.

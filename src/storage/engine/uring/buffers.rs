@@ -33,12 +33,13 @@ impl Buffers {
         Ok(Self { arena: arena.clone() })
     }
 
-    /// The buffer that holds `address`, and how many of `len` bytes from there on it holds too.
-    pub(super) fn find(&self, address: NonNull<u8>, len: usize) -> (u16, usize) {
+    /// The buffer that holds `len` bytes from `address` on; `None` where no single one does. A read that was cut there
+    /// might end inside a block.
+    pub(super) fn find(&self, address: NonNull<u8>, len: usize) -> Option<u16> {
         let (base, _) = self.arena.span();
         let offset = address.as_ptr() as usize - base.as_ptr() as usize;
         let number = offset / SEGMENT;
         // An arena has at most 2^14 segments, as many as the kernel registers.
-        (number as u16, len.min((number + 1) * SEGMENT - offset))
+        (len <= (number + 1) * SEGMENT - offset).then_some(number as u16)
     }
 }

@@ -219,7 +219,7 @@ impl Worker {
         let job = &self.jobs[job].job;
         let (range, landing) = job.read(part, progress);
         let (pair, file, via) = (job.pair(part), job.file(part), progress.via);
-        let mut len = (range.end - range.start).min(MOST_AT_ONCE) as usize;
+        let len = (range.end - range.start).min(MOST_AT_ONCE) as usize;
         // A read that ends inside the last block completes while it is being submitted, as a buffered one does.
         let waits = via == Via::Buffered || progress.may_wait || range.end > file.len();
         let polled = self.polled.is_some() && !waits && !file.inner.unpolled.load(std::sync::atomic::Ordering::Relaxed);
@@ -228,9 +228,7 @@ impl Worker {
             Via::Direct => pair.direct().ok()?,
         };
         let fixed = if polled { None } else { self.files.fixed(pair, via, &self.ring.submitter(), &self.inbox) };
-        let entry = if let Some(buffers) = &self.buffers {
-            let (buffer, held) = buffers.find(landing, len);
-            len = held;
+        let entry = if let Some(buffer) = self.buffers.as_ref().and_then(|buffers| buffers.find(landing, len)) {
             match fixed {
                 Some(file) => {
                     opcode::ReadFixed::new(file, landing.as_ptr(), len as u32, buffer).offset(range.start).build()
