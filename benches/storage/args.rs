@@ -12,7 +12,8 @@ usage: cargo bench --bench storage -- [options]
   --rounds N        pairs of runs per case (default 5)
   --seconds S       aimed length of one run (default 3)
   --mode MODE       our reads: auto (default), direct or buffered
-  --fio-tuned       give fio batched submission and no clock readings (its best, not its default)
+  --fio-tuned       fio at its best instead of by default: batched submission, no clock readings, and buffers in
+                    huge pages where enough are reserved (sysctl vm.nr_hugepages=40)
   --json FILE       append one JSON object per row to FILE
   --list            name the cases and stop";
 

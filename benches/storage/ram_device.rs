@@ -133,7 +133,7 @@ fn unmount(mount_point: &Path) {
             let _ = fs::remove_dir(mount_point);
             return;
         }
-        if !Command::new("umount").arg(mount_point).status().is_ok_and(|s| s.success()) {
+        if !Command::new("umount").arg(mount_point).output().is_ok_and(|o| o.status.success()) {
             thread::sleep(Duration::from_millis(100));
         }
     }

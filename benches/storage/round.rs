@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::cache;
 use crate::cases::{Case, Rival};
 use crate::child;
-use crate::fio::{Engine, Fio};
+use crate::fio::{self, Engine, Fio};
 use crate::machine::Neighbours;
 use crate::stop;
 use crate::workload::{Outcome, Workload};
@@ -69,6 +69,10 @@ pub fn measure(case: &Case, place: &Place, fio: &Fio, args: &Args) -> Result<Vec
         true => Engine::Psync,
         false => Engine::IoUring,
     };
+    if fio.tuned && fio::huge_pages_free() < fio::huge_pages_needed(&work) {
+        let needed = fio::huge_pages_needed(&work);
+        eprintln!("note: {}: fio's buffers are in pages of 4 KiB; {needed} huge pages would be needed", case.name);
+    }
     prepare(&work)?;
     // Also the warm-up. All contenders then read the same number of bytes.
     let rate = fio.rate(engine, &work, (seconds / 2.0).min(2.0))?;
