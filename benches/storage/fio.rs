@@ -132,7 +132,11 @@ fn finish(mut command: Command) -> Result<(u64, f64, f64), String> {
     let output = command.output().map_err(|e| format!("fio: {e}"))?;
     let cpu_seconds = children_cpu_seconds() - before;
     let text = String::from_utf8_lossy(&output.stdout);
-    let failed = || format!("fio: {}{}", text.trim(), String::from_utf8_lossy(&output.stderr).trim());
+    let failed = || {
+        // What is wrong stands before the JSON, or on stderr.
+        let said = text.split('{').next().unwrap_or_default().trim();
+        format!("fio ({}): {said} {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
+    };
     if !output.status.success() {
         return Err(failed());
     }

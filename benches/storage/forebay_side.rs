@@ -9,8 +9,8 @@ use crate::machine;
 use crate::random::Random;
 use crate::workload::{Outcome, Pattern, Workload};
 
-/// Requests under way at once, so that the queue stays full while one is taken.
-const REQUESTS: usize = 3;
+/// Requests under way at once: the queue stays full while one is taken, and no more memory goes round than that needs.
+const REQUESTS: usize = 2;
 
 pub fn run(engine: &str, mode: &str, budget: u64, work: &Workload) -> Result<Outcome, String> {
     let engine = match engine {

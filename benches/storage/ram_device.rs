@@ -1,8 +1,8 @@
 //! A RAM block device: zram, formatted ext4, with one file of incompressible bytes.
 //!
 //! It reads at several GB/s and so shows the CPU cost that a slow disk hides. The device is given back when the guard
-//! is dropped. A run that was killed leaves its device behind, mounted or labelled with its process id: the next run
-//! recognises and resets it.
+//! is dropped. A run that was killed leaves its device behind: the next one knows it by its label, and by the lock that
+//! nobody holds any more, and resets it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::thread;
 use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
 
 use crate::random;
 
@@ -76,6 +78,8 @@ impl Drop for RamDevice {
 struct Zram {
     number: u32,
     added: bool,
+    /// Held as long as we live, however we end; an open device cannot be reset.
+    lock: Option<Flock<File>>,
 }
 
 impl Zram {
@@ -83,30 +87,42 @@ impl Zram {
     fn claim() -> Result<Self, String> {
         for number in existing() {
             if set_len(number).is_ok() {
-                return Ok(Self { number, added: false });
+                let lock = lock(&device(number));
+                return Ok(Self { number, added: false, lock });
             }
         }
         let told = |e: &dyn std::fmt::Display| format!("no free zram device, and none could be added: {e}");
         // Reading this file adds a device and answers its number.
         let number = fs::read_to_string("/sys/class/zram-control/hot_add").map_err(|e| told(&e))?;
         let number = number.trim().parse().map_err(|e| told(&e))?;
-        let zram = Self { number, added: true };
+        let mut zram = Self { number, added: true, lock: None };
         set_len(number).map_err(|e| told(&e))?;
+        zram.lock = lock(&device(number));
         Ok(zram)
     }
 
     fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/dev/zram{}", self.number))
+        device(self.number)
     }
 }
 
 impl Drop for Zram {
     fn drop(&mut self) {
+        self.lock = None;
         reset(self.number);
         if self.added {
             let _ = fs::write("/sys/class/zram-control/hot_remove", self.number.to_string());
         }
     }
+}
+
+fn device(number: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/zram{number}"))
+}
+
+/// The lock on a device, unless another process has it.
+fn lock(device: &Path) -> Option<Flock<File>> {
+    Flock::lock(File::open(device).ok()?, FlockArg::LockExclusiveNonblock).ok()
 }
 
 /// Sizing a device claims it: the kernel answers EBUSY where it has a size already.
@@ -170,8 +186,7 @@ fn take_over_stale() {
         let Some(owner) = label(Path::new(&path)).and_then(|l| l.strip_prefix(PREFIX)?.parse::<u32>().ok()) else {
             continue;
         };
-        // Another program may have been given the number since.
-        if fs::read_to_string(format!("/proc/{owner}/comm")).is_ok_and(|name| name.starts_with("storage-")) {
+        if lock(Path::new(&path)).is_none() {
             continue;
         }
         eprintln!("note: {path} was left by process {owner}, which has ended: taken over");
