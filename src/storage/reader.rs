@@ -99,7 +99,8 @@ impl Reader {
     /// Reads extents of any length in order, in parts, ahead of whoever takes them and within the budget.
     pub fn stream(&self, extents: impl IntoIterator<Item = Extent>) -> ReadStream {
         let chunk = self.core.settings.chunk;
-        ReadStream::new(self.clone(), extents.into_iter().collect(), chunk, self.core.depth)
+        let depth = u64::from(self.core.depth) * self.core.engine.lanes() as u64;
+        ReadStream::new(self.clone(), extents.into_iter().collect(), chunk, depth)
     }
 
     /// The engine that this reader got.

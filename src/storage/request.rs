@@ -114,6 +114,11 @@ impl Job {
         Self { parts, next: 0, request, pairs, first_file, landed: 0, stats: Stats::default(), failed: false, wave }
     }
 
+    /// How many parts there are in all.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The next part to begin, by number. None once a part has failed or nobody waits any more: what is under way is
     /// still to be awaited.
     pub(crate) fn begin(&mut self) -> Option<usize> {

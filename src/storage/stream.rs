@@ -31,12 +31,13 @@ pub struct ReadStream {
 }
 
 impl ReadStream {
-    pub(super) fn new(reader: Reader, extents: VecDeque<Extent>, chunk: u64, depth: u32) -> Self {
+    pub(super) fn new(reader: Reader, extents: VecDeque<Extent>, chunk: u64, depth: u64) -> Self {
         let budget = reader.arena().budget();
         // Parts of a few chunks spare the consumer a wake-up for each, and leave room for several under way.
         let eighth = budget / 8 / WHOLE * WHOLE;
         let part = chunk.saturating_mul(CHUNKS_PER_PART).min(eighth).max(WHOLE).min(budget);
-        let window = chunk.saturating_mul(u64::from(depth)).max(2 * part).min(budget / 4 * 3);
+        // What the rings can have under way, and some parts for whoever takes them: the rings are never to run dry.
+        let window = chunk.saturating_mul(depth).saturating_add(4 * part).min(budget / 4 * 3);
         Self { reader, extents, under_way: VecDeque::new(), ahead: 0, window, part }
     }
 

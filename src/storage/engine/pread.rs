@@ -73,9 +73,14 @@ impl Engine for Pread {
             drop(job);
             return;
         }
+        let alone = job.parts() == 1;
         queue.jobs.push_back(Arc::new(Mutex::new(job)));
         drop(queue);
-        self.shared.work.notify_all();
+        if alone {
+            self.shared.work.notify_one();
+        } else {
+            self.shared.work.notify_all();
+        }
     }
 
     fn lanes(&self) -> usize {

@@ -31,6 +31,10 @@ const BELL: u64 = u64::MAX;
 /// The kernel reads no more at once, and a multiple of every alignment is needed to go on from there.
 const MOST_AT_ONCE: u64 = 1 << 30;
 
+/// Reads given to the kernel per system call. A device begins the first ones while we prepare the next: measured on a
+/// virtual disk at 4 KiB, all at once cost a tenth of its rate, and one at a time twice the system calls for nothing.
+const AT_ONCE: usize = 4;
+
 /// Times in a row that the kernel may refuse to take submissions, at a millisecond each.
 const MOST_REFUSALS: u32 = 5000;
 
@@ -189,8 +193,14 @@ impl Worker {
                 self.ready.rotate_left(1);
             }
         }
+        let mut pushed = 0;
         while let Some(flight) = self.again.pop_front() {
             self.push(flight);
+            pushed += 1;
+            if pushed % AT_ONCE == 0 {
+                // Whatever the kernel says against it, it says again when we wait.
+                let _ = self.ring.submit();
+            }
         }
     }
 
