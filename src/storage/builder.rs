@@ -137,7 +137,6 @@ impl ReaderBuilder {
             engine,
             features,
             fallback,
-            depth: self.depth,
             aside: Mutex::default(),
             closed: false.into(),
             said_buffered: false.into(),

@@ -38,7 +38,6 @@ pub(crate) struct Core {
     pub(super) kind: EngineKind,
     pub(super) features: Option<RingFeatures>,
     pub(super) fallback: Option<EngineError>,
-    pub(super) depth: u32,
     /// Serves what the ring must not read, from the first such file on.
     pub(super) aside: Mutex<Option<Arc<dyn Engine>>>,
     pub(super) closed: AtomicBool,
@@ -99,8 +98,7 @@ impl Reader {
     /// Reads extents of any length in order, in parts, ahead of whoever takes them and within the budget.
     pub fn stream(&self, extents: impl IntoIterator<Item = Extent>) -> ReadStream {
         let chunk = self.core.settings.chunk;
-        let depth = u64::from(self.core.depth) * self.core.engine.lanes() as u64;
-        ReadStream::new(self.clone(), extents.into_iter().collect(), chunk, depth)
+        ReadStream::new(self.clone(), extents.into_iter().collect(), chunk)
     }
 
     /// The engine that this reader got.

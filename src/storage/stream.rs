@@ -31,13 +31,12 @@ pub struct ReadStream {
 }
 
 impl ReadStream {
-    pub(super) fn new(reader: Reader, extents: VecDeque<Extent>, chunk: u64, depth: u64) -> Self {
+    pub(super) fn new(reader: Reader, extents: VecDeque<Extent>, chunk: u64) -> Self {
         let budget = reader.arena().budget();
-        // Parts of a few chunks spare the consumer a wake-up for each, and leave room for several under way.
+        // Parts of two chunks spare the consumer every other wake-up, and leave room for several under way.
         let eighth = budget / 8 / WHOLE * WHOLE;
         let part = chunk.saturating_mul(CHUNKS_PER_PART).min(eighth).max(WHOLE).min(budget);
-        // What the rings can have under way, and some parts for whoever takes them: the rings are never to run dry.
-        let window = chunk.saturating_mul(depth).saturating_add(4 * part).min(budget / 4 * 3);
+        let window = WINDOW.max(4 * part).min(budget / 4 * 3);
         Self { reader, extents, under_way: VecDeque::new(), ahead: 0, window, part }
     }
 
@@ -47,7 +46,7 @@ impl ReadStream {
         self
     }
 
-    /// Sets how many bytes are read ahead of the consumer.
+    /// Sets how many bytes are read ahead of the consumer: 16 MiB as a rule, more for storage that is fast and far.
     pub fn window(mut self, bytes: u64) -> Self {
         self.window = bytes.max(1);
         self
@@ -138,7 +137,12 @@ impl Drop for Ahead {
 const WHOLE: u64 = 64 << 10;
 
 /// See [`ReadStream::new`].
-const CHUNKS_PER_PART: u64 = 4;
+const CHUNKS_PER_PART: u64 = 2;
+
+/// Bytes read ahead, as a rule. As much as a fast drive has under way, and little enough that memory is filled again
+/// while it is still in the processor's caches: of a RAM device, 32 MiB ahead were read at 0.98 to 1.00 of the rate
+/// of fio, 16 MiB at 1.13 to 1.23.
+const WINDOW: u64 = 16 << 20;
 
 /// A [`ReadStream`] as an [`Iterator`] that waits on this thread.
 #[derive(Debug)]
