@@ -6,7 +6,14 @@ use std::time::Instant;
 
 use forebay::{Extent, Reader};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("error: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).unwrap_or_else(|| "datasets/kjv.txt".into());
     let reader = Reader::builder().budget(64 << 20).build()?;
     let file = reader.open(&path)?;

@@ -17,6 +17,28 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! The same with a runtime, which may be any: reads are futures, and dropping one is safe at any moment.
+//!
+//! ```
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), forebay::Error> {
+//! # let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+//! use forebay::{Extent, ReadFault, Reader};
+//!
+//! let reader = Reader::builder().budget(64 << 20).build()?;
+//! let file = reader.open(path)?;
+//! let pieces = tokio::select! {
+//!     pieces = reader.read(&[Extent::new(&file, 0, 9)]) => pieces?,
+//!     () = tokio::time::sleep(std::time::Duration::from_secs(30)) => panic!("the disk is asleep"),
+//! };
+//! assert_eq!(&pieces[0], b"[package]");
+//!
+//! let error = reader.read(&[Extent::new(&file, file.len(), 1)]).await.unwrap_err();
+//! assert!(matches!(error.fault, ReadFault::PastEnd { .. }));
+//! # Ok(())
+//! # }
+//! ```
 
 mod error;
 pub mod facts;

@@ -53,7 +53,7 @@ fn a_device_that_answers_nothing_is_an_error_and_not_an_end() {
 #[test]
 fn what_is_no_file_and_no_device_is_refused_by_name() {
     let row = Row { engine: forebay::EngineChoice::Pread, mode: Mode::Auto };
-    for (path, word) in [("/dev/null", "character device"), ("/", "directory")] {
+    for (path, word) in [("/dev/null", "character device"), ("/", "directory"), ("/proc/cpuinfo", "kernel makes up")] {
         let error = row.reader().open(path).unwrap_err().to_string();
         assert!(error.contains(path) && error.contains(word), "{error}");
     }

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread;
@@ -18,7 +19,7 @@ const HUGE: usize = 2 << 20;
 /// gives them. A forked child does not see it: the kernel may be writing there.
 ///
 /// Cloning gives another handle on the same memory.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Arena {
     mapping: Arc<Mapping>,
     pool: Pool,
@@ -109,6 +110,16 @@ impl Arena {
             return Err(MemoryError::OverBudget { asked: len as u64, budget: self.budget() });
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena")
+            .field("budget", &self.budget())
+            .field("on_loan", &self.on_loan())
+            .field("page_kind", &self.page_kind())
+            .finish()
     }
 }
 

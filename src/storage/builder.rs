@@ -60,7 +60,9 @@ impl ReaderBuilder {
         self
     }
 
-    /// Bytes of memory that reads land in, allocated and touched once. A read that cannot fit is refused.
+    /// Bytes of memory that reads land in, allocated and touched once. It must hold what is kept and what is being read
+    /// at the same time: for a loop that works on one batch while the next is read, two batches. A read that can never
+    /// fit is refused, one that does not fit now waits (see [`Reader::read`]).
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self

@@ -257,7 +257,10 @@ fn open_pair(path: &Path) -> Result<OpenPair, OpenFault> {
             return Err(OpenFault::Io(io::Error::from_raw_os_error(libc::ESTALE)));
         }
         Ok((direct, _, _)) => Ok(direct),
-        Err(OpenFault::Io(error)) if error.raw_os_error() == Some(libc::EMFILE) => {
+        // Nothing is wrong with the file then.
+        Err(OpenFault::Io(error))
+            if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EINTR)) =>
+        {
             return Err(OpenFault::Io(error));
         }
         Err(OpenFault::Io(error)) => Err(NoDirect::Open(error.raw_os_error().unwrap_or(libc::EINVAL))),

@@ -12,14 +12,26 @@ use crate::memory::MemoryError;
 use crate::units::Size;
 
 /// A file that could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("{} at 0: {fault}", path.display())]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct OpenError {
     /// The file's path, as given.
     pub path: PathBuf,
     /// What is wrong.
     pub fault: OpenFault,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at 0: {}", self.path.display(), self.fault)
+    }
+}
+
+/// The message tells the fault in full, so the source is what lies behind the fault.
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.fault.source()
+    }
 }
 
 /// Why a file could not be opened.
@@ -32,8 +44,11 @@ pub enum OpenFault {
     /// It is neither a regular file nor a block device.
     #[error("it is a {0}; give a regular file or a block device")]
     NotAFile(&'static str),
+    /// It says that it has no bytes, and yet gives some.
+    #[error("it is a file that the kernel makes up, as those of /proc are: copy it to a real file first")]
+    MadeUp,
     /// Direct reads were asked for and cannot be had.
-    #[error("direct reads were asked for, but {0}; {fix}, or let the mode be auto", fix = .0.fix())]
+    #[error("direct reads were asked for, but {0}; {fix}, or allow reads through the page cache", fix = .0.fix())]
     NoDirect(NoDirect),
     /// Every descriptor that the limit allows is in use by reads that do not end.
     #[error("no file descriptor came free within {seconds} s (limit {limit}); raise it with `ulimit -n`")]
@@ -59,8 +74,7 @@ fn open_fix(error: &io::Error) -> &'static str {
 }
 
 /// A read that failed. Nothing of the request is delivered.
-#[derive(Debug, thiserror::Error)]
-#[error("{} at {offset}: {fault}", path.display())]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct ReadError {
     /// The file's path, as it was opened.
@@ -69,6 +83,19 @@ pub struct ReadError {
     pub offset: u64,
     /// What is wrong.
     pub fault: ReadFault,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.path.display(), self.offset, self.fault)
+    }
+}
+
+/// As for [`OpenError`].
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.fault.source()
+    }
 }
 
 /// Why a read failed.
@@ -99,10 +126,11 @@ pub enum ReadFault {
     #[error("{error}; {fix}", fix = read_fix(.error))]
     Io {
         /// The kernel's answer.
+        #[source]
         error: io::Error,
     },
     /// Direct reads were asked for and are refused.
-    #[error("direct reads were asked for, but {0}; {fix}, or let the mode be auto", fix = .0.fix())]
+    #[error("direct reads were asked for, but {0}; {fix}, or allow reads through the page cache", fix = .0.fix())]
     NoDirect(NoDirect),
     /// The kernel kept asking to try again.
     #[error("the kernel asked to try again {tries} times; free memory or lower the queue depth")]

@@ -77,7 +77,13 @@ impl Reader {
     ///
     /// The read is planned on this thread and given to the engine at once where memory is free. The order of the list
     /// decides nothing but the order of the [`Pieces`]: neighbours are read together, large extents in chunks.
-    /// Extents may overlap, repeat, and be empty.
+    /// Extents may overlap, repeat, and be empty. Polling may make short system calls (opening a file again, `statx`).
+    ///
+    /// **Memory.** The pieces of a read hold their part of the budget until they are dropped, and so does a stream
+    /// what it has read ahead. A read that finds too little free waits, in the order of asking, until others let go:
+    /// whoever keeps as much as the budget and awaits more waits for itself, without an error. Ten reads of 1 MiB that
+    /// are awaited together, as `join_all` does, need a budget of 10 MiB; a batch is better one read of ten extents.
+    /// A waiting `Read` that is neither polled nor dropped keeps its place, and those behind it waiting.
     ///
     /// # Errors
     /// The future ends with [`ReadError`], which names path and offset: where an extent passes the end of its file,
@@ -156,7 +162,7 @@ impl Reader {
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader")
-            .field("engine", &self.core.engine)
+            .field("engine", &self.core.kind)
             .field("settings", &self.core.settings)
             .field("arena", &self.core.arena)
             .finish_non_exhaustive()

@@ -99,6 +99,14 @@ impl ReadStream {
             self.extents.pop_front();
         }
         let Some(extent) = self.extents.front_mut() else { return false };
+        if extent.offset.checked_add(extent.len).is_none_or(|end| end > extent.file.len()) {
+            // Said of the whole extent and before any part of it: reading it says what is wrong.
+            let extent = extent.clone();
+            self.extents.clear();
+            let Some(ahead) = Ahead::new(&self.reader, 0, u64::MAX) else { return false };
+            self.under_way.push_back((self.reader.read(&[extent]), ahead));
+            return false;
+        }
         // To a whole part of the file, so that only the first and the last are widened.
         let len = (self.part - extent.offset % self.part).min(extent.len);
         let Some(ahead) = Ahead::new(&self.reader, len, most) else { return false };

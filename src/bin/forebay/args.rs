@@ -61,7 +61,7 @@ pub struct Common {
     /// Host memory for reads in flight, with a suffix KiB, MiB, GiB or TiB
     #[arg(long, global = true, value_name = "BYTES")]
     pub budget: Option<ByteCount>,
-    /// One JSON object per line instead of text for people
+    /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr
     #[arg(long, global = true)]
     pub json: bool,
 }

@@ -1,10 +1,9 @@
 //! `forebay cat`: bytes of a file to stdout.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::time::Instant;
 
-use forebay::{Extent, File, FileKind, Mode, Reader};
+use forebay::{Extent, File, Mode, Reader};
 use serde::Serialize;
 
 use crate::args::{self, Common};
@@ -53,37 +52,17 @@ fn copy(reader: &Reader, extent: Extent, mut stdout: Stdout) -> Outcome {
 /// The range asked for, refused whole if any of it lies past the end: nothing is to be written before that is known.
 fn range(file: &File, cat: &args::Cat) -> Result<(u64, u64), Failure> {
     let (size, offset) = (file.len(), cat.offset.0);
-    check_size(file)?;
-    let failed = |what: String| {
+    let failed = |what: String, fix: &str| {
         let path = file.path().display();
-        Err(Failure::Error(format!(
-            "{path} at {offset}: {what} the end of the file, which has {size} bytes; ask for less"
-        )))
+        Err(Failure::Error(format!("{path} at {offset}: {what} the end of the file, which has {size} bytes; {fix}")))
     };
     let Some(rest) = size.checked_sub(offset) else {
-        return failed("the range begins past".to_owned());
+        return failed("the range begins past".to_owned(), "begin inside it");
     };
     match cat.length {
-        Some(length) if length.0 > rest => failed(format!("a range of {} bytes passes", length.0)),
+        Some(length) if length.0 > rest => failed(format!("a range of {} bytes passes", length.0), "ask for less"),
         Some(length) => Ok((offset, length.0)),
         None => Ok((offset, rest)),
-    }
-}
-
-/// Files that the kernel makes up, as in /proc, say that they have no bytes and yet give some.
-fn check_size(file: &File) -> Outcome {
-    if !file.is_empty() || file.kind() != FileKind::Regular {
-        return Ok(());
-    }
-    let first = std::fs::File::open(file.path()).and_then(|mut file| file.read(&mut [0]));
-    match first {
-        Ok(0) => Ok(()),
-        Ok(_) => {
-            let path = file.path().display();
-            let what = "the file gives bytes although its size is 0, as files of /proc do";
-            Err(Failure::Error(format!("{path} at 0: {what}; copy it to a real file first")))
-        }
-        Err(error) => Err(Failure::Error(format!("{} at 0: {error}; check the file system", file.path().display()))),
     }
 }
 

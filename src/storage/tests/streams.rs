@@ -39,3 +39,25 @@ fn a_stream_flows_through_any_budget() {
         }
     }
 }
+
+#[test]
+fn a_stream_past_the_end_fails_with_the_range_that_was_asked_for_and_before_its_first_part() {
+    let sample = Sample::new(1 << 20);
+    let reader = Reader::builder().engine(EngineChoice::Pread).budget(1 << 20).build().unwrap();
+    let file = reader.open(&sample.path).unwrap();
+    let inside = Extent::new(&file, 0, 100);
+    let mut stream = reader.stream([inside, Extent::new(&file, (1 << 20) - 5, 10)]);
+    assert_eq!(stream.next_blocking().unwrap().unwrap().len(), 100);
+    let error = stream.next_blocking().unwrap().unwrap_err();
+    assert_eq!(error.offset, (1 << 20) - 5);
+    assert!(error.to_string().contains("a range of 10 bytes passes the end"), "{error}");
+    assert!(stream.next_blocking().is_none());
+}
+
+#[test]
+fn an_error_leads_to_what_lies_behind_it() {
+    let reader = Reader::builder().engine(EngineChoice::Pread).budget(1 << 20).build().unwrap();
+    let error = reader.open("/nowhere/at/all").unwrap_err();
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::NotFound));
+}
