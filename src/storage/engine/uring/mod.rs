@@ -3,6 +3,7 @@
 mod buffers;
 mod files;
 mod mailbox;
+mod queue;
 mod setup;
 mod worker;
 

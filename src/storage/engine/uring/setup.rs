@@ -8,6 +8,10 @@ use io_uring::{IoUring, opcode};
 use super::super::super::error::EngineError;
 use super::super::EngineKind;
 use super::UringSettings;
+use super::buffers::Buffers;
+use crate::memory::Arena;
+use crate::sys::limits;
+use crate::units::Size;
 
 /// What a ring turned out to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,10 +54,47 @@ pub(super) fn ring(settings: &UringSettings) -> Result<(IoUring, RingFeatures), 
 }
 
 /// A second ring for polled reads, which cannot serve anything else.
-pub(super) fn polled_ring(depth: u32) -> io::Result<IoUring> {
+fn polled_ring(depth: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.dontfork().setup_single_issuer().setup_defer_taskrun().setup_iopoll();
     builder.build(depth.next_power_of_two()).or_else(|_| IoUring::builder().dontfork().setup_iopoll().build(depth))
+}
+
+/// Registers the arena, which the ring can do without.
+pub(super) fn registered(ring: &IoUring, arena: &Arena, warns: bool) -> Option<Buffers> {
+    match Buffers::register(&ring.submitter(), arena) {
+        Ok(buffers) => Some(buffers),
+        Err(error) => {
+            if warns {
+                let limit = limits::locked_memory().map_or_else(|| "unlimited".into(), |bytes| Size(bytes).to_string());
+                tracing::warn!(
+                    "io_uring runs without registered buffers, which costs some speed: {error}; RLIMIT_MEMLOCK is \
+                     {limit} and the arena {}: raise it with `ulimit -l`, or lower the budget",
+                    Size(arena.budget())
+                );
+            }
+            None
+        }
+    }
+}
+
+/// A ring for polled reads with the same memory, or nothing, which is said aloud.
+pub(super) fn polled(depth: u32, fixed: bool, arena: &Arena, warns: bool) -> Option<IoUring> {
+    let ring = polled_ring(depth).and_then(|ring| {
+        if fixed {
+            Buffers::register(&ring.submitter(), arena)?;
+        }
+        Ok(ring)
+    });
+    match ring {
+        Ok(ring) => Some(ring),
+        Err(error) => {
+            if warns {
+                tracing::warn!("polled reads cannot be had: {error}; the ring waits for interrupts instead");
+            }
+            None
+        }
+    }
 }
 
 /// From the best to the plainest.

@@ -19,11 +19,10 @@ use super::super::super::progress::{Next, Progress};
 use super::super::super::request::Job;
 use super::buffers::Buffers;
 use super::files::FixedFiles;
+use super::queue::{poll_once, push, wait_until};
 use super::setup::{self, RingFeatures};
 use super::{Inbox, Letter, UringSettings};
 use crate::memory::Arena;
-use crate::sys::limits;
-use crate::units::Size;
 
 /// What the wake-up is told apart by: no read has this number.
 const BELL: u64 = u64::MAX;
@@ -92,9 +91,10 @@ impl Worker {
         warns: bool,
     ) -> Result<(Self, RingFeatures), EngineError> {
         let (ring, mut features) = setup::ring(settings)?;
-        let buffers = registered(&ring, &arena, warns);
+        let buffers = setup::registered(&ring, &arena, warns);
         let files = FixedFiles::register(&ring.submitter());
-        let polled = if settings.iopoll { polled(settings.depth, buffers.is_some(), &arena, warns) } else { None };
+        let polled =
+            if settings.iopoll { setup::polled(settings.depth, buffers.is_some(), &arena, warns) } else { None };
         features.fixed_buffers = buffers.is_some();
         features.fixed_files = files.has_places();
         features.iopoll = polled.is_some();
@@ -221,7 +221,7 @@ impl Worker {
                 &mut self.ring
             }
         };
-        push_entry(ring, &entry.user_data(key as u64));
+        push(ring, &entry.user_data(key as u64));
     }
 
     fn entry(&mut self, key: usize) -> Option<(squeue::Entry, bool)> {
@@ -265,7 +265,7 @@ impl Worker {
         }
         let heard: *mut u64 = &raw mut *self.heard;
         let entry = opcode::Read::new(types::Fd(self.inbox.bell.as_fd().as_raw_fd()), heard.cast(), 8).build();
-        push_entry(&mut self.ring, &entry.user_data(BELL));
+        push(&mut self.ring, &entry.user_data(BELL));
         self.listening = true;
     }
 
@@ -416,82 +416,6 @@ impl Drop for Worker {
         }
         if self.listening {
             std::mem::forget(std::mem::take(&mut self.heard));
-        }
-    }
-}
-
-fn push_entry(ring: &mut IoUring, entry: &squeue::Entry) {
-    loop {
-        // SAFETY: a read's memory is a part of a slot, whose request the job in `Worker::jobs` keeps alive until the
-        // answer is taken (or for ever, see `Worker::drop`); its descriptor is kept open by the job too, or is a fixed
-        // file of this ring. The bell's memory and descriptor are fields of the worker.
-        if unsafe { ring.submission().push(entry) }.is_ok() {
-            return;
-        }
-        // The queue holds every read that can be under way, so only a kernel thread that lags behind fills it.
-        let _ = ring.submit();
-        if ring.params().is_setup_sqpoll() {
-            let _ = ring.submitter().squeue_wait();
-        }
-    }
-}
-
-/// Submits, and has the kernel work off what it has finished, without waiting.
-fn poll_once(ring: &mut IoUring) -> io::Result<()> {
-    const GETEVENTS: u32 = 1;
-    if ring.params().is_setup_sqpoll() {
-        return ring.submit().map(drop);
-    }
-    let waiting = ring.submission().len() as u32;
-    // SAFETY: no argument is passed.
-    unsafe { ring.submitter().enter::<libc::sigset_t>(waiting, 0, GETEVENTS, None) }.map(drop)
-}
-
-fn wait_until(ring: &IoUring, due: Instant) -> io::Result<()> {
-    let left = due.saturating_duration_since(Instant::now());
-    if !ring.params().is_feature_ext_arg() {
-        ring.submit()?;
-        std::thread::sleep(left.min(Duration::from_millis(1)));
-        return Ok(());
-    }
-    let left = types::Timespec::from(left);
-    match ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&left)) {
-        Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
-        waited => waited.map(drop),
-    }
-}
-
-fn registered(ring: &IoUring, arena: &Arena, warns: bool) -> Option<Buffers> {
-    match Buffers::register(&ring.submitter(), arena) {
-        Ok(buffers) => Some(buffers),
-        Err(error) => {
-            if warns {
-                let limit = limits::locked_memory().map_or_else(|| "unlimited".into(), |bytes| Size(bytes).to_string());
-                tracing::warn!(
-                    "io_uring runs without registered buffers, which costs some speed: {error}; RLIMIT_MEMLOCK is \
-                     {limit} and the arena {}: raise it with `ulimit -l`, or lower the budget",
-                    Size(arena.budget())
-                );
-            }
-            None
-        }
-    }
-}
-
-fn polled(depth: u32, fixed: bool, arena: &Arena, warns: bool) -> Option<IoUring> {
-    let ring = setup::polled_ring(depth).and_then(|ring| {
-        if fixed {
-            Buffers::register(&ring.submitter(), arena)?;
-        }
-        Ok(ring)
-    });
-    match ring {
-        Ok(ring) => Some(ring),
-        Err(error) => {
-            if warns {
-                tracing::warn!("polled reads cannot be had: {error}; the ring waits for interrupts instead");
-            }
-            None
         }
     }
 }
