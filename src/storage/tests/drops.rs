@@ -91,10 +91,12 @@ fn a_reader_built_and_dropped_again_and_again_leaves_nothing() {
             drop((kept, file, reader));
         };
         one();
-        let before = open_descriptors();
+        let (before, memory) = (open_descriptors(), resident());
         for _ in 0..100 {
             one();
         }
+        // A hundred arenas of 1 MiB: what other tests of this process hold meanwhile is less than half of that.
+        assert!(resident() < memory + (50 << 20), "{memory} bytes became {}", resident());
         // Other tests of this process open files meanwhile.
         assert!(open_descriptors() < before + 60, "{before} descriptors became {}", open_descriptors());
     }
@@ -102,4 +104,11 @@ fn a_reader_built_and_dropped_again_and_again_leaves_nothing() {
 
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Bytes of memory that this process has now.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
