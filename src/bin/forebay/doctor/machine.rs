@@ -152,10 +152,11 @@ fn open_files() -> Finding {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return Finding::note("open_files", SUBJECT, "the kernel does not tell the limit");
     };
+    let now = if soft < hard { format!("{soft}, raised to {hard} for reads") } else { soft.to_string() };
     if hard >= PLENTY_OF_FILES {
-        return Finding::yes("open_files", SUBJECT, format!("{soft}, can be raised to {hard}"));
+        return Finding::yes("open_files", SUBJECT, now);
     }
-    let reason = format!("{soft}, can be raised to {hard}: data sets of many files are opened again and again");
+    let reason = format!("{now}: data sets of many files are opened again and again");
     Finding::no(
         "open_files",
         SUBJECT,
