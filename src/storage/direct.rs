@@ -24,7 +24,9 @@ impl NoDirect {
         match self {
             Self::InMemory => "nothing is gained by direct reads here; put the file on a disk to measure one",
             Self::Refused => "copy the file to a file system, or with attributes, that allow direct I/O",
-            Self::Open(_) | Self::Read(_) => "use a file system with direct I/O (ext4, xfs), or read it buffered",
+            Self::Open(_) | Self::Read(_) => {
+                "use a file system with direct I/O (ext4, xfs), or read it through the page cache"
+            }
         }
     }
 }

@@ -44,8 +44,8 @@ pub enum OpenFault {
     /// It is neither a regular file nor a block device.
     #[error("it is a {0}; give a regular file or a block device")]
     NotAFile(&'static str),
-    /// It says that it has no bytes, and yet gives some.
-    #[error("it is a file that the kernel makes up, as those of /proc are: copy it to a real file first")]
+    /// Its content is made up by the kernel when it is read, and has no true size (procfs, sysfs and their like).
+    #[error("it is a file that the kernel makes up, as those of /proc and /sys are; copy it to a real file first")]
     MadeUp,
     /// Direct reads were asked for and cannot be had.
     #[error("direct reads were asked for, but {0}; {fix}, or allow reads through the page cache", fix = .0.fix())]

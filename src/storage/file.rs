@@ -12,7 +12,7 @@ use super::direct::NoDirect;
 use super::error::{Change, OpenError, OpenFault};
 use super::identity::Identity;
 use crate::sys::statfs::{self, FileSystem};
-use crate::sys::statx::{self, DirectAlign};
+use crate::sys::statx::DirectAlign;
 use crate::sys::{block_size, cachestat, page, probe};
 
 /// An open file, or block device, that a [`Reader`](super::Reader) reads from. Cloning gives another handle.
@@ -84,8 +84,8 @@ impl File {
             FileKind::Regular => statfs::of_fd(pair.buffered()),
             FileKind::BlockDevice => FileSystem::Other(0),
         };
-        // A FUSE file is not asked: the process behind it may not answer for long.
-        if len == 0 && system != FileSystem::Fuse && is_made_up(&pair) {
+        // Not told by reading: a read of one may wait for ever, as /proc/kmsg does.
+        if system == FileSystem::MadeUp {
             return Err(failed(OpenFault::MadeUp));
         }
         let inner = Arc::new(Inner {
@@ -165,11 +165,6 @@ impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("File").field("path", &self.inner.path).field("len", &self.inner.len).finish()
     }
-}
-
-/// Whether a file that says that it has no bytes gives some, and is not just being written.
-fn is_made_up(pair: &Descriptors) -> bool {
-    probe::gives_bytes(pair.buffered()) && statx::of_fd(pair.buffered()).is_ok_and(|now| now.size == 0)
 }
 
 /// What the kernel says of direct reads, or what trying says where the kernel is silent.

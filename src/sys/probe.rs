@@ -1,4 +1,4 @@
-//! One small read, to learn by doing what a file allows.
+//! One small direct read, to learn by doing whether a file allows it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
@@ -23,11 +23,4 @@ pub(crate) fn aligned_read(fd: BorrowedFd<'_>, align: usize) -> io::Result<()> {
     // SAFETY: allocated above with this layout; the read is over.
     unsafe { dealloc(memory, layout) };
     if answer < 0 { Err(error) } else { Ok(()) }
-}
-
-/// Whether the first byte can be read. Files of /proc say that their size is 0 and give bytes.
-pub(crate) fn gives_bytes(fd: BorrowedFd<'_>) -> bool {
-    let mut byte = 0_u8;
-    // SAFETY: `byte` is one writable byte that outlives the call.
-    unsafe { libc::pread(fd.as_raw_fd(), (&raw mut byte).cast(), 1, 0) == 1 }
 }

@@ -11,6 +11,8 @@ pub(crate) enum FileSystem {
     Memory,
     /// A process answers the reads.
     Fuse,
+    /// The kernel makes the content up when it is read (procfs, sysfs and their like), so that a size means nothing.
+    MadeUp,
     /// Anything else, by `f_type`.
     Other(i64),
 }
@@ -22,9 +24,17 @@ pub(crate) fn of_fd(fd: BorrowedFd<'_>) -> FileSystem {
     const RAMFS: i64 = 0x8584_58f6;
     const HUGETLBFS: i64 = 0x9584_58f6;
     const FUSE: i64 = 0x6573_5546;
+    const PROC: i64 = 0x9fa0;
+    const SYSFS: i64 = 0x6265_6572;
+    const DEBUGFS: i64 = 0x6462_6720;
+    const TRACEFS: i64 = 0x7472_6163;
+    const SECURITYFS: i64 = 0x7363_6673;
+    const CGROUP: i64 = 0x0027_e0eb;
+    const CGROUP2: i64 = 0x6367_7270;
     match fstatfs(fd).map(|stat| stat.filesystem_type().0 as i64 & 0xffff_ffff) {
         Ok(TMPFS | RAMFS | HUGETLBFS) => FileSystem::Memory,
         Ok(FUSE) => FileSystem::Fuse,
+        Ok(PROC | SYSFS | DEBUGFS | TRACEFS | SECURITYFS | CGROUP | CGROUP2) => FileSystem::MadeUp,
         Ok(other) => FileSystem::Other(other),
         Err(_) => FileSystem::Other(0),
     }
@@ -35,6 +45,7 @@ pub(crate) fn name(kind: FileSystem) -> String {
     match kind {
         FileSystem::Memory => "tmpfs".into(),
         FileSystem::Fuse => "fuse".into(),
+        FileSystem::MadeUp => "made up by the kernel".into(),
         FileSystem::Other(0xef53) => "ext4".into(),
         FileSystem::Other(0x5846_5342) => "xfs".into(),
         FileSystem::Other(0x9123_683e) => "btrfs".into(),
