@@ -110,11 +110,13 @@ impl Outside {
         self.dir.path()
     }
 
-    /// Copies an executable here.
+    /// Copies an executable here. `cp` does it, not this process: a child that another thread starts meanwhile
+    /// inherits what we have open for writing until it execs, and a file that is open for writing cannot be run (ETXTBSY).
     pub fn copy(&self, program: &Path) -> PathBuf {
         let copy = self.dir.path().join(program.file_name().unwrap());
         if !copy.exists() {
-            fs::copy(program, &copy).unwrap();
+            let copied = Command::new("cp").arg("--").arg(program).arg(&copy).status().unwrap();
+            assert!(copied.success(), "cp {program:?} {copy:?}: {copied}");
             fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
         }
         copy

@@ -1,0 +1,1 @@
+//! An adversarial stand-in for the CUDA driver and cuFile, on host memory.
