@@ -1,6 +1,8 @@
 //! One error for callers that do not tell operations apart; each operation has a type of its own.
 
+use crate::device::DeviceError;
 use crate::memory::MemoryError;
+use crate::route::CarryError;
 use crate::storage::{EngineError, OpenError, ReadError};
 
 /// Anything that can go wrong in this crate, from the error of each operation.
@@ -19,9 +21,15 @@ pub enum Error {
     /// Memory could not be had.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// A device could not be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Bytes did not reach their device.
+    #[error(transparent)]
+    Carry(#[from] CarryError),
 }
 
-/// A reader that could not be built.
+/// A reader, or a carrier, that could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -31,4 +39,7 @@ pub enum BuildError {
     /// Its engine could not be started.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Its device could not be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }

@@ -17,6 +17,17 @@ pub enum MemoryError {
         /// Bytes that the arena has in all.
         budget: u64,
     },
+    /// The same of the memory of a device.
+    #[error(
+        "{} at once cannot fit the device budget of {}; raise the device budget or ask for less at once",
+        Size(*asked), Size(*budget)
+    )]
+    OverDeviceBudget {
+        /// Bytes asked for, with what alignment adds.
+        asked: u64,
+        /// Bytes of device memory in all.
+        budget: u64,
+    },
     /// The budget itself is larger than what the machine, or this process's control group, has left.
     #[error(
         "a memory budget of {} does not fit the {} that are left; lower the budget or free memory",

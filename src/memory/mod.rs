@@ -10,4 +10,6 @@ mod slot;
 
 pub use arena::{Arena, PageKind};
 pub use error::MemoryError;
+pub(crate) use pool::{Lease, Pool, Queued};
+pub(crate) use slot::HoldsSlot;
 pub use slot::{Loan, Slot};

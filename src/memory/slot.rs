@@ -35,6 +35,12 @@ impl Slot {
     }
 }
 
+/// What keeps one slot, the same all its life, and its bytes as they are.
+pub(crate) trait HoldsSlot: Send {
+    /// The slot.
+    fn slot(&self) -> &Slot;
+}
+
 impl Deref for Slot {
     type Target = [u8];
 

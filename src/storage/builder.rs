@@ -143,6 +143,7 @@ impl ReaderBuilder {
             closed: false.into(),
             said_buffered: false.into(),
             ahead: 0.into(),
+            process: std::process::id(),
         }))
     }
 

@@ -141,6 +141,9 @@ pub enum ReadFault {
     /// The engine was closed, or its ring broke, before the read was done.
     #[error("the engine ended before this read was done; build a new reader")]
     EngineEnded,
+    /// The process that built the reader is another one.
+    #[error("the reader was built before this process was forked, and its engine is not in it; build one here")]
+    Forked,
     /// The request cannot fit the memory budget.
     #[error("{0}")]
     Memory(#[source] MemoryError),

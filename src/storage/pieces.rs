@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::request::Request;
+use super::stats::Stats;
 
 /// The bytes of each extent of one read, in the order asked, where they landed: nothing is copied.
 ///
@@ -51,6 +52,16 @@ impl Pieces {
             Some(request) if !range.is_empty() => Bytes::from_owner(Shared { request: Arc::clone(request), range }),
             _ => Bytes::new(),
         }
+    }
+
+    /// Bytes by the way they came; `None` where there was nothing to read.
+    pub(crate) fn carried(&self) -> Option<Stats> {
+        self.request.as_ref().map(|request| request.carried())
+    }
+
+    /// The read itself, with the memory that it landed in; `None` where there was nothing to read.
+    pub(crate) fn into_request(self) -> Option<Arc<Request>> {
+        self.request
     }
 
     fn landed(&self) -> &[u8] {

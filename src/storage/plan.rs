@@ -42,11 +42,24 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(extents: &[Extent], settings: PlanSettings) -> Result<Self, ReadError> {
+        Self::with_least(extents, settings, |_| 1)
+    }
+
+    /// As [`new`](Self::new), with every read of a file a multiple of at least `least(file)` bytes, a power of two, and
+    /// landing at one.
+    pub(crate) fn with_least(
+        extents: &[Extent],
+        settings: PlanSettings,
+        least: impl Fn(&File) -> u32,
+    ) -> Result<Self, ReadError> {
         let (files, spans) = number_files(extents)?;
         let mut aligns = Vec::with_capacity(files.len());
         let mut memory_align = 1;
         for file in &files {
-            let align = file_align(file, settings)?;
+            let mut align = file_align(file, settings)?;
+            let least = least(file);
+            align.memory = align.memory.max(least as usize);
+            align.offset = align.offset.max(u64::from(least));
             memory_align = memory_align.max(align.memory);
             aligns.push(align);
         }

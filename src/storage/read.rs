@@ -50,7 +50,7 @@ impl Read {
     }
 
     /// Whether it waits for memory to come free.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting(..))
     }
 
@@ -122,11 +122,15 @@ fn begin(core: &Arc<Core>, plan: Plan) -> Result<State, ReadError> {
     if plan.layout.parts.is_empty() {
         return Ok(State::Over(Some(Ok(Pieces::new(None, plan.layout.pieces)))));
     }
-    let over_budget = |error: MemoryError| {
+    let failed = |fault| {
         let part = &plan.layout.parts[0];
         let path = plan.files[part.file as usize].path().to_owned();
-        ReadError { path, offset: part.need.start, fault: ReadFault::Memory(error) }
+        ReadError { path, offset: part.need.start, fault }
     };
+    if !core.is_ours() {
+        return Err(failed(ReadFault::Forked));
+    }
+    let over_budget = |error: MemoryError| failed(ReadFault::Memory(error));
     let (len, align) = (plan.layout.len, plan.memory_align);
     match core.arena.try_loan_aligned(len, align).map_err(over_budget)? {
         Some(slot) => begin_in(core, plan, slot),

@@ -44,6 +44,8 @@ pub(crate) struct Core {
     pub(super) said_buffered: AtomicBool,
     /// Bytes that streams have begun to read and nobody has taken yet.
     pub(super) ahead: AtomicU64,
+    /// The process that built it: the engine's threads are in no other.
+    pub(super) process: u32,
 }
 
 impl Reader {
@@ -127,6 +129,15 @@ impl Reader {
         &self.core.arena
     }
 
+    pub(crate) fn settings(&self) -> PlanSettings {
+        self.core.settings
+    }
+
+    /// Reads what a plan of this reader's files, or a group of one, says.
+    pub(crate) fn read_planned(&self, plan: Plan) -> Read {
+        Read::new(&self.core, Ok(plan))
+    }
+
     pub(super) fn ahead(&self) -> &AtomicU64 {
         &self.core.ahead
     }
@@ -170,6 +181,11 @@ impl fmt::Debug for Reader {
 }
 
 impl Core {
+    /// Whether this is the process that built the reader, and not one forked from it.
+    pub(super) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     /// Whether the ring must not read this file: an io_uring read of a FUSE file that its process answers short can
     /// deliver wrong bytes with a plausible length (seen on Linux 6.18 and 7.3).
     pub(super) fn needs_pread(&self, file: &File) -> bool {
@@ -216,6 +232,10 @@ impl Core {
     }
 
     fn close(&self, until: Option<Instant>) -> bool {
+        if !self.is_ours() {
+            // The engine's threads are the parent's; waiting for them here would be for ever.
+            return true;
+        }
         self.engine.close();
         let aside = {
             let aside = lock(&self.aside);

@@ -18,7 +18,7 @@ use super::file::File;
 use super::layout::{Part, Via};
 use super::progress::{Next, Progress};
 use super::stats::{Counters, Stats};
-use crate::memory::Slot;
+use crate::memory::{HoldsSlot, Slot};
 use crate::sync::lock;
 
 #[derive(Debug)]
@@ -53,6 +53,11 @@ impl Request {
         &self.slot
     }
 
+    /// The bytes that have landed so far, by the way they came.
+    pub(crate) fn carried(&self) -> Stats {
+        self.landed.now()
+    }
+
     /// Whether all but `parts` parts have landed. Acquires what the engine wrote.
     pub(crate) fn lacks_only(&self, parts: usize) -> bool {
         self.left.load(Ordering::Acquire) == parts
@@ -71,6 +76,12 @@ impl Request {
     pub(crate) fn fail(&self, file: u32, offset: u64, fault: ReadFault) {
         let path = self.files[file as usize].0.path().to_owned();
         lock(&self.failure).get_or_insert(ReadError { path, offset, fault });
+    }
+}
+
+impl HoldsSlot for Arc<Request> {
+    fn slot(&self) -> &Slot {
+        &self.slot
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod block;
 pub(crate) mod block_size;
 pub(crate) mod cachestat;
 pub(crate) mod cgroup;
+pub(crate) mod cuda;
 pub(crate) mod limits;
 pub(crate) mod machine;
 pub(crate) mod memory_left;

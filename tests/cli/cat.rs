@@ -179,7 +179,13 @@ fn check_summary(stderr: &str, length: u64, [engine, route]: [&str; 2]) {
     let summary = last["summary"].as_object().unwrap();
     let mut keys: Vec<&str> = summary.keys().map(String::as_str).collect();
     keys.sort_unstable();
-    assert_eq!(keys, ["bytes", "bytes_per_second", "engine", "mode", "routes", "seconds"]);
+    assert_eq!(keys, ["bytes", "bytes_per_second", "decision", "device", "engine", "mode", "routes", "seconds"]);
+    assert_eq!(summary["device"], "host");
+    let rejected = summary["decision"]["rejected"].as_array().unwrap();
+    assert_eq!(rejected.len(), 2, "{rejected:?}");
+    for route in rejected {
+        assert!(!route["reason"].as_str().unwrap().is_empty() && !route["fix"].as_str().unwrap().is_empty());
+    }
     assert_eq!(summary["bytes"], length);
     assert_eq!(format!("--engine={}", summary["engine"].as_str().unwrap()), engine);
     assert!(summary["seconds"].as_f64().unwrap() > 0.0 && summary["bytes_per_second"].is_number());

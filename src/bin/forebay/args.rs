@@ -7,7 +7,6 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::byte_count::ByteCount;
-use crate::failure::{Failure, Outcome};
 
 /// Carries training data from NVMe to the GPU.
 #[derive(Debug, Parser)]
@@ -64,22 +63,6 @@ pub struct Common {
     /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr
     #[arg(long, global = true)]
     pub json: bool,
-}
-
-impl Common {
-    /// Refuses what needs a CUDA device, which this build cannot drive.
-    pub fn require_host(&self) -> Outcome {
-        const MISSING: &str = "this build of forebay has no device layer yet";
-        if let Device::Cuda(number) = self.device {
-            let text = format!("device cuda:{number} needs a CUDA device, and {MISSING}; use --device host");
-            return Err(Failure::Error(text));
-        }
-        if self.route == Route::Direct {
-            let text = format!("route direct needs a CUDA device, and {MISSING}; use --route bounce or --route cached");
-            return Err(Failure::Error(text));
-        }
-        Ok(())
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -4,11 +4,11 @@
 
 mod args;
 mod byte_count;
+mod carrier;
 mod cat;
 mod doctor;
 mod failure;
 mod json;
-mod reader;
 mod stderr;
 mod stdout;
 mod warnings;

@@ -1,7 +1,6 @@
 //! How reads reach the kernel: through io_uring, or through a pool of threads that call `pread`.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::request::Job;
 
@@ -60,47 +59,4 @@ pub(crate) trait Engine: Send + Sync + fmt::Debug {
 
     /// Waits for the end, at most until `until`; whether it has come.
     fn ended_by(&self, until: Option<std::time::Instant>) -> bool;
-}
-
-/// Tells when every thread of an engine has ended.
-#[derive(Debug, Default)]
-pub(crate) struct Threads {
-    running: std::sync::Mutex<usize>,
-    ended: std::sync::Condvar,
-}
-
-impl Threads {
-    /// To be held by a thread from its start to its end.
-    pub(crate) fn enter(self: &Arc<Self>) -> Running {
-        *crate::sync::lock(&self.running) += 1;
-        Running(Arc::clone(self))
-    }
-
-    pub(crate) fn ended_by(&self, until: Option<std::time::Instant>) -> bool {
-        let mut running = crate::sync::lock(&self.running);
-        while *running > 0 {
-            let wait = match until {
-                None => std::time::Duration::MAX,
-                Some(until) => match until.checked_duration_since(std::time::Instant::now()) {
-                    Some(left) if !left.is_zero() => left,
-                    _ => return false,
-                },
-            };
-            running = match self.ended.wait_timeout(running, wait) {
-                Ok((running, _)) => running,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-        }
-        true
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Running(Arc<Threads>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        *crate::sync::lock(&self.0.running) -= 1;
-        self.0.ended.notify_all();
-    }
 }

@@ -14,8 +14,9 @@ use super::super::error::EngineError;
 use super::super::layout::Via;
 use super::super::progress::Next;
 use super::super::request::Job;
-use super::{Engine, EngineKind, Running, Threads};
+use super::{Engine, EngineKind};
 use crate::sync::lock;
+use crate::sync::{Running, Threads};
 
 #[derive(Debug)]
 pub(crate) struct Pread {

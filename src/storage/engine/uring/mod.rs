@@ -16,8 +16,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::super::error::EngineError;
 use super::super::request::Job;
-use super::{Engine, EngineKind, Threads};
+use super::{Engine, EngineKind};
 use crate::memory::Arena;
+use crate::sync::Threads;
 use mailbox::Mailbox;
 pub use setup::RingFeatures;
 use worker::Worker;

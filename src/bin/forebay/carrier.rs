@@ -1,0 +1,36 @@
+//! A carrier as the common flags ask for it.
+
+use forebay::{Carrier, EngineChoice, Reader};
+
+use crate::args::{Common, Device, Engine, Route};
+use crate::failure::Failure;
+
+/// A carrier to `device`, with the budget asked for, else `usual`, on the host and on the device.
+pub fn build(common: &Common, device: &forebay::Device, usual: u64) -> Result<Carrier, Failure> {
+    let budget = common.budget.map_or(usual, |budget| budget.0);
+    let reader = Reader::builder().engine(engine(common.engine));
+    let builder = Carrier::builder().device(device).reader(reader).budget(budget).device_budget(budget);
+    let builder = match common.route {
+        Route::Auto => builder,
+        Route::Direct => builder.route(forebay::Route::Direct),
+        Route::Bounce => builder.route(forebay::Route::Bounce),
+        Route::Cached => builder.route(forebay::Route::Cached),
+    };
+    builder.build().map_err(Failure::of)
+}
+
+/// The device of a command whose bytes end up on the host: another one only where it is asked for.
+pub fn device_and_back(common: &Common) -> Result<forebay::Device, Failure> {
+    match common.device {
+        Device::Auto | Device::Host => Ok(forebay::Device::host()),
+        Device::Cuda(number) => forebay::Device::cuda(number as usize).map_err(Failure::of),
+    }
+}
+
+fn engine(engine: Engine) -> EngineChoice {
+    match engine {
+        Engine::Auto => EngineChoice::Auto,
+        Engine::Uring => EngineChoice::Uring,
+        Engine::Pread => EngineChoice::Pread,
+    }
+}

@@ -1,0 +1,184 @@
+use std::ffi::{c_char, c_int};
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, DriverError};
+
+use super::copier::CudaCopier;
+use super::memory::CudaMemory;
+use super::pinned::PinnedArena;
+use crate::device::backend::{Copier, Memory};
+use crate::device::error::{DeviceError, DeviceFault};
+use crate::sys::cuda::{self, CudaCode, CudaLibrary};
+
+/// One CUDA device with its primary context retained.
+pub(crate) struct CudaDevice {
+    library: &'static CudaLibrary,
+    context: Arc<CudaContext>,
+    name: String,
+    pci_address: Option<String>,
+    /// The process that opened it: CUDA works in no other.
+    process: u32,
+}
+
+impl CudaDevice {
+    pub(crate) fn new(ordinal: usize) -> Result<Self, DeviceError> {
+        let failed = |fault| DeviceError { device: format!("cuda:{ordinal}"), fault };
+        let library = initialised().map_err(failed)?;
+        let count = count(library).map_err(failed)?;
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        if count == 0 {
+            return Err(failed(DeviceFault::NoDevice { visible }));
+        }
+        if ordinal >= count {
+            return Err(failed(DeviceFault::NoSuchDevice { count, visible }));
+        }
+        let context =
+            CudaContext::new(ordinal).map_err(|error| failed(of_cudarc(library, "cuDevicePrimaryCtxRetain", error)))?;
+        Self::of_context(context)
+    }
+
+    pub(crate) fn of_context(context: Arc<CudaContext>) -> Result<Self, DeviceError> {
+        let failed = |fault| DeviceError { device: format!("cuda:{}", context.ordinal()), fault };
+        let library = initialised().map_err(failed)?;
+        let name = context.name().map_err(|error| failed(of_cudarc(library, "cuDeviceGetName", error)))?;
+        let pci_address = pci_address(library, context.cu_device());
+        Ok(Self { library, name, pci_address, process: std::process::id(), context })
+    }
+
+    pub(crate) fn count() -> Result<usize, DeviceError> {
+        let failed = |fault| DeviceError { device: "cuda".into(), fault };
+        match initialised() {
+            Ok(library) => count(library).map_err(failed),
+            Err(DeviceFault::NoDevice { .. }) => Ok(0),
+            Err(fault) => Err(failed(fault)),
+        }
+    }
+
+    pub(crate) fn ordinal(&self) -> usize {
+        self.context.ordinal()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn pci_address(&self) -> Option<&str> {
+        self.pci_address.as_deref()
+    }
+
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    pub(crate) fn library(&self) -> &'static CudaLibrary {
+        self.library
+    }
+
+    /// Whether this is the process that opened the device. In a forked child no call may be made, not even to free.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Makes the context current on this thread, as each thread that calls the driver must.
+    pub(crate) fn enter(&self) -> Result<(), DeviceError> {
+        if !self.is_ours() {
+            return Err(self.error(DeviceFault::Forked));
+        }
+        let ours: cuda::Context = self.context.cu_ctx().cast();
+        let mut current = std::ptr::null_mut();
+        // SAFETY: the driver writes the current context of this thread, or null, to `current`.
+        self.check("cuCtxGetCurrent", unsafe { (self.library.context_current)(&mut current) })?;
+        if current == ours {
+            return Ok(());
+        }
+        // SAFETY: `context` retains this context for as long as `self` lives.
+        self.check("cuCtxSetCurrent", unsafe { (self.library.context_set_current)(ours) })
+    }
+
+    /// Bytes free, and all.
+    pub(crate) fn memory(&self) -> Result<(u64, u64), DeviceError> {
+        self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the driver writes two sizes, and this thread has a current context.
+        self.check("cuMemGetInfo", unsafe { (self.library.memory_info)(&mut free, &mut total) })?;
+        Ok((free as u64, total as u64))
+    }
+
+    pub(crate) fn driver_version(&self) -> Result<(u32, u32), DeviceError> {
+        let mut version: c_int = 0;
+        // SAFETY: the driver writes one number.
+        self.check("cuDriverGetVersion", unsafe { (self.library.driver_version)(&mut version) })?;
+        let version = version.unsigned_abs();
+        Ok((version / 1000, version % 1000 / 10))
+    }
+
+    pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Arc<dyn Memory>, DeviceError> {
+        Ok(Arc::new(CudaMemory::new(self, len)?))
+    }
+
+    /// A stream of copies to and from the arena, which must have been registered for this device.
+    pub(crate) fn copier(self: &Arc<Self>, pinned: Arc<PinnedArena>) -> Result<Box<dyn Copier>, DeviceError> {
+        Ok(Box::new(CudaCopier::new(self, pinned)?))
+    }
+
+    /// A driver's answer as a result.
+    pub(crate) fn check(&self, call: &'static str, code: c_int) -> Result<(), DeviceError> {
+        self.library.check(call, code).map_err(|code| self.error(DeviceFault::Call { code }))
+    }
+
+    /// The same where nobody can be told: something is being dropped.
+    pub(crate) fn check_at_drop(&self, call: &'static str, code: c_int) -> bool {
+        let outcome = self.library.check(call, code);
+        if let Err(code) = &outcome {
+            tracing::warn!("cuda:{}: {code}", self.ordinal());
+        }
+        outcome.is_ok()
+    }
+
+    pub(crate) fn error(&self, fault: DeviceFault) -> DeviceError {
+        DeviceError { device: format!("cuda:{}", self.ordinal()), fault }
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDevice").field("ordinal", &self.ordinal()).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn initialised() -> Result<&'static CudaLibrary, DeviceFault> {
+    let library = cuda::library().map_err(DeviceFault::NoLibrary)?;
+    // SAFETY: the driver may be initialised any number of times, from any thread.
+    match library.check("cuInit", unsafe { (library.init)(0) }) {
+        Ok(()) => Ok(library),
+        Err(code) if code.code == CudaCode::NO_DEVICE => {
+            Err(DeviceFault::NoDevice { visible: std::env::var("CUDA_VISIBLE_DEVICES").ok() })
+        }
+        Err(code) => Err(DeviceFault::Call { code }),
+    }
+}
+
+fn count(library: &CudaLibrary) -> Result<usize, DeviceFault> {
+    let mut count: c_int = 0;
+    // SAFETY: the driver is initialised and writes one number.
+    let answer = library.check("cuDeviceGetCount", unsafe { (library.device_count)(&mut count) });
+    answer.map_err(|code| DeviceFault::Call { code })?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+fn pci_address(library: &CudaLibrary, device: c_int) -> Option<String> {
+    let mut text = [0; 32];
+    // SAFETY: the driver writes at most as many bytes as it is told, the last of them zero.
+    let answer = unsafe { (library.device_pci_bus_id)(text.as_mut_ptr(), text.len() as c_int, device) };
+    let bytes: Vec<u8> = text.iter().take_while(|&&c| c != 0).map(|&c: &c_char| c as u8).collect();
+    // The kernel writes it in small letters.
+    (answer == 0 && !bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).to_ascii_lowercase())
+}
+
+fn of_cudarc(library: &CudaLibrary, call: &'static str, error: DriverError) -> DeviceFault {
+    match library.check(call, error.0 as c_int) {
+        Err(code) => DeviceFault::Call { code },
+        Ok(()) => DeviceFault::Ended,
+    }
+}

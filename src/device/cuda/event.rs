@@ -1,0 +1,76 @@
+use std::ffi::c_uint;
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+
+use super::context::CudaDevice;
+use crate::device::error::DeviceError;
+use crate::sys::cuda::{self, CudaCode, Stream};
+
+/// A mark on a stream: passed once everything ordered before it is done.
+pub(crate) struct Event {
+    device: Arc<CudaDevice>,
+    raw: cuda::Event,
+}
+
+// SAFETY: the driver lets any thread with the context current use an event; only one at a time has this handle.
+unsafe impl Send for Event {}
+// SAFETY: as above; through a shared reference it is only asked and waited for, which the driver allows from any thread.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// A mark behind all that a stream of somebody else's has been given so far.
+    pub(crate) fn on_stream(device: &Arc<CudaDevice>, stream: &CudaStream) -> Result<Self, DeviceError> {
+        device.enter()?;
+        let event = Self::new(device)?;
+        event.record(stream.cu_stream().cast())?;
+        Ok(event)
+    }
+
+    /// Without a time stamp, which costs, and one that sleeps when waited for, rather than spins.
+    pub(crate) fn new(device: &Arc<CudaDevice>) -> Result<Self, DeviceError> {
+        const BLOCKING_SYNC: c_uint = 1;
+        const DISABLE_TIMING: c_uint = 2;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the driver writes one handle.
+        let code = unsafe { (device.library().event_create)(&mut raw, BLOCKING_SYNC | DISABLE_TIMING) };
+        device.check("cuEventCreate", code)?;
+        Ok(Self { device: Arc::clone(device), raw })
+    }
+
+    /// Sets the mark behind all that was ordered on `stream`, which must be alive and of the same context.
+    pub(crate) fn record(&self, stream: Stream) -> Result<(), DeviceError> {
+        // SAFETY: both handles are alive: this one as `self` owns it, the stream as the caller does.
+        self.device.check("cuEventRecord", unsafe { (self.device.library().event_record)(self.raw, stream) })
+    }
+
+    pub(crate) fn is_passed(&self) -> Result<bool, DeviceError> {
+        // SAFETY: the handle is alive.
+        match unsafe { (self.device.library().event_query)(self.raw) } {
+            CudaCode::NOT_READY => Ok(false),
+            code => self.device.check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    /// Sleeps until the mark is passed.
+    pub(crate) fn wait(&self) -> Result<(), DeviceError> {
+        // SAFETY: the handle is alive.
+        self.device.check("cuEventSynchronize", unsafe { (self.device.library().event_synchronize)(self.raw) })
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.device.is_ours() && self.device.enter().is_ok() {
+            // SAFETY: the handle is alive and nobody else destroys it.
+            self.device.check_at_drop("cuEventDestroy", unsafe { (self.device.library().event_destroy)(self.raw) });
+        }
+    }
+}

@@ -1,0 +1,60 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::context::CudaDevice;
+use crate::device::backend::Memory;
+use crate::device::error::{DeviceError, DeviceFault};
+use crate::sys::cuda::{CudaCode, DevicePtr};
+
+/// One allocation of device memory.
+pub(crate) struct CudaMemory {
+    device: Arc<CudaDevice>,
+    address: DevicePtr,
+    len: usize,
+}
+
+impl CudaMemory {
+    pub(crate) fn new(device: &Arc<CudaDevice>, len: usize) -> Result<Self, DeviceError> {
+        device.enter()?;
+        let mut address = 0;
+        // SAFETY: this thread has a current context, and the driver writes one address.
+        let code = unsafe { (device.library().allocate)(&mut address, len) };
+        if code == CudaCode::OUT_OF_MEMORY {
+            let (free, total) = device.memory()?;
+            return Err(device.error(DeviceFault::OutOfMemory { asked: len as u64, free, total }));
+        }
+        device.check("cuMemAlloc", code)?;
+        Ok(Self { device: Arc::clone(device), address, len })
+    }
+}
+
+impl Memory for CudaMemory {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for CudaMemory {
+    fn drop(&mut self) {
+        if !self.device.is_ours() {
+            return;
+        }
+        if let Err(error) = self.device.enter() {
+            tracing::warn!("device memory is not freed: {error}");
+            return;
+        }
+        // SAFETY: `new` allocated it, nobody else frees it, and every copy that uses it holds a handle on `self`, so none
+        // is in flight.
+        self.device.check_at_drop("cuMemFree", unsafe { (self.device.library().free)(self.address) });
+    }
+}
+
+impl fmt::Debug for CudaMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaMemory").field("address", &self.address).field("len", &self.len).finish_non_exhaustive()
+    }
+}

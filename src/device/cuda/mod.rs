@@ -1,0 +1,13 @@
+//! CUDA: contexts, memory, copies, and the arena as pinned memory. All calls go through `sys::cuda`; cudarc brings the
+//! context, so that what lands here is at home in programs that use it.
+
+mod batch;
+mod context;
+mod copier;
+mod event;
+mod memory;
+mod pinned;
+
+pub(crate) use context::CudaDevice;
+pub(crate) use event::Event;
+pub(crate) use pinned::PinnedArena;

@@ -1,0 +1,143 @@
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+
+use super::cuda::CudaDevice;
+use super::error::DeviceError;
+
+/// Where bytes are to end up. Cloning gives another handle.
+///
+/// ```no_run
+/// # fn main() -> Result<(), forebay::DeviceError> {
+/// let gpu = forebay::Device::cuda(0)?;
+/// println!("{gpu}: {}", gpu.name());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Device {
+    inner: Inner,
+}
+
+#[derive(Clone)]
+enum Inner {
+    Host,
+    Cuda(Arc<CudaDevice>),
+}
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// Host memory.
+    Host,
+    /// A CUDA device.
+    Cuda,
+}
+
+impl Device {
+    /// Host memory: what was read stays where it landed.
+    pub fn host() -> Self {
+        Self { inner: Inner::Host }
+    }
+
+    /// The CUDA device with that number, counted as `CUDA_VISIBLE_DEVICES` lets it be seen. Retains its primary
+    /// context, the one that candle, burn and plain cudarc use too.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where the driver library is missing, sees no device or fewer, or refuses.
+    pub fn cuda(ordinal: usize) -> Result<Self, DeviceError> {
+        Ok(Self { inner: Inner::Cuda(Arc::new(CudaDevice::new(ordinal)?)) })
+    }
+
+    /// The device of a context that the caller has already.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where the driver refuses.
+    pub fn of_context(context: &Arc<CudaContext>) -> Result<Self, DeviceError> {
+        Ok(Self { inner: Inner::Cuda(Arc::new(CudaDevice::of_context(Arc::clone(context))?)) })
+    }
+
+    /// The first CUDA device if there is one that works, else the host, and says through `tracing` why.
+    pub fn auto() -> Self {
+        Self::cuda(0).unwrap_or_else(|error| {
+            tracing::warn!("landing in host memory: {error}");
+            Self::host()
+        })
+    }
+
+    /// Host memory or CUDA.
+    pub fn kind(&self) -> DeviceKind {
+        match self.inner {
+            Inner::Host => DeviceKind::Host,
+            Inner::Cuda(_) => DeviceKind::Cuda,
+        }
+    }
+
+    /// Its name as people know it, such as `NVIDIA H200`, or `host memory`.
+    pub fn name(&self) -> &str {
+        match &self.inner {
+            Inner::Host => "host memory",
+            Inner::Cuda(cuda) => cuda.name(),
+        }
+    }
+
+    /// Its place on the PCI bus, such as `0000:41:00.0`, which [`PciFunction`](crate::facts::PciFunction) looks up;
+    /// `None` for the host, or where the driver does not say.
+    pub fn pci_address(&self) -> Option<&str> {
+        self.as_cuda().and_then(|cuda| cuda.pci_address())
+    }
+
+    /// Bytes of its memory that are free, and all; `None` for the host.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where the driver refuses.
+    pub fn memory(&self) -> Result<Option<(u64, u64)>, DeviceError> {
+        self.as_cuda().map(|cuda| cuda.memory()).transpose()
+    }
+
+    /// The version of CUDA that the driver serves at most, as `(13, 0)`; `None` for the host.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where the driver refuses.
+    pub fn driver_version(&self) -> Result<Option<(u32, u32)>, DeviceError> {
+        self.as_cuda().map(|cuda| cuda.driver_version()).transpose()
+    }
+
+    /// How many CUDA devices this process sees.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where the driver library is missing or refuses.
+    pub fn count_cuda() -> Result<usize, DeviceError> {
+        CudaDevice::count()
+    }
+
+    /// cudarc's context of a CUDA device, to use what landed there; `None` for the host.
+    pub fn context(&self) -> Option<&Arc<CudaContext>> {
+        self.as_cuda().map(|cuda| cuda.context())
+    }
+
+    pub(crate) fn as_cuda(&self) -> Option<&Arc<CudaDevice>> {
+        match &self.inner {
+            Inner::Host => None,
+            Inner::Cuda(cuda) => Some(cuda),
+        }
+    }
+}
+
+/// As `--device` takes it: `host`, `cuda:0`.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.inner {
+            Inner::Host => f.write_str("host"),
+            Inner::Cuda(cuda) => write!(f, "cuda:{}", cuda.ordinal()),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("device", &self.to_string()).field("name", &self.name()).finish()
+    }
+}

@@ -1,0 +1,89 @@
+use std::fmt;
+
+use crate::sys::cuda::{CudaCode, NoCudaLibrary};
+use crate::units::Size;
+
+/// A device that cannot be used, or refused what was asked of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceError {
+    /// The device, as `--device` names it: `cuda:0`.
+    pub device: String,
+    /// What is wrong.
+    pub fault: DeviceFault,
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.device, self.fault)
+    }
+}
+
+/// The message tells the fault in full.
+impl std::error::Error for DeviceError {}
+
+/// Why a device cannot do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceFault {
+    /// The driver library cannot be loaded.
+    #[error("{0}")]
+    NoLibrary(NoCudaLibrary),
+    /// The driver is there and sees no device.
+    #[error(
+        "the CUDA driver sees no device{}; check CUDA_VISIBLE_DEVICES, and that the GPU is passed into this container",
+        said(.visible.as_deref())
+    )]
+    NoDevice {
+        /// What CUDA_VISIBLE_DEVICES says, where it is set.
+        visible: Option<String>,
+    },
+    /// There are fewer devices.
+    #[error("there is no such device: CUDA sees {count}{}; count from 0", said(.visible.as_deref()))]
+    NoSuchDevice {
+        /// Devices that there are.
+        count: usize,
+        /// What CUDA_VISIBLE_DEVICES says, where it is set.
+        visible: Option<String>,
+    },
+    /// The device has too little memory left.
+    #[error(
+        "{} asked for, {} of {} free; lower the device budget or free memory of the device",
+        Size(*.asked),
+        Size(*.free),
+        Size(*.total)
+    )]
+    OutOfMemory {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes free.
+        free: u64,
+        /// Bytes that the device has.
+        total: u64,
+    },
+    /// The process that opened the device is another one.
+    #[error(
+        "the device was opened before this process was forked, and CUDA does not survive that; open it in the process \
+         that uses it"
+    )]
+    Forked,
+    /// A call of the driver failed.
+    #[error("{code}; {}", .code.fix())]
+    Call {
+        /// Which, and how.
+        code: CudaCode,
+    },
+    /// The thread that carries bytes to the device could not be started.
+    #[error("no thread for its copies: {reason}; raise the limit of threads with `ulimit -u`")]
+    NoThread {
+        /// The kernel's answer.
+        reason: String,
+    },
+    /// The thread that carries bytes to the device is gone.
+    #[error("the thread that copies to it has ended; build a new carrier")]
+    Ended,
+}
+
+fn said(value: Option<&str>) -> String {
+    value.map_or_else(String::new, |value| format!(" (CUDA_VISIBLE_DEVICES is {value:?})"))
+}

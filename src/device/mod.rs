@@ -1,0 +1,17 @@
+//! Where bytes end up: host memory or the memory of a CUDA device, with the streams, events and copies that take them
+//! there.
+//!
+//! Owns: contexts, device memory, the registration of the arena with the driver, copies in flight. May touch: `memory`
+//! and `sys`. Knows nothing of files.
+
+mod arena;
+mod backend;
+mod cuda;
+mod device;
+mod error;
+
+pub(crate) use arena::{DeviceArena, DeviceLoan, DeviceSlot};
+pub(crate) use backend::{Copier, Memory, Span, Ticket};
+pub(crate) use cuda::{CudaDevice, Event, PinnedArena};
+pub use device::{Device, DeviceKind};
+pub use error::{DeviceError, DeviceFault};

@@ -1,0 +1,163 @@
+use std::sync::{Arc, Mutex};
+
+use super::bytes::Tally;
+use super::carrier::{Carrier, Core, Gpu};
+use super::conductor::Conductor;
+use super::decision::{Route, Switch, Switches};
+use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, PinnedArena};
+use crate::error::BuildError;
+use crate::storage::{EngineError, Mode, Reader, ReaderBuilder};
+
+/// Sets up a [`Carrier`].
+///
+/// ## Defaults
+/// device host, every route auto, budget 256 MiB of host memory and 512 MiB of device memory, chunk 4 MiB; of the
+/// reader what [`ReaderBuilder`] says.
+#[derive(Clone, Debug)]
+#[must_use = "a builder builds nothing until `build` is called"]
+pub struct CarrierBuilder {
+    device: Device,
+    switches: Switches,
+    reader: ReaderBuilder,
+    budget: u64,
+    device_budget: u64,
+    chunk: u64,
+}
+
+impl Default for CarrierBuilder {
+    fn default() -> Self {
+        Self {
+            device: Device::host(),
+            switches: Switches::default(),
+            reader: ReaderBuilder::default(),
+            budget: 256 << 20,
+            device_budget: 512 << 20,
+            chunk: 4 << 20,
+        }
+    }
+}
+
+impl CarrierBuilder {
+    /// Where bytes are to end up.
+    pub fn device(mut self, device: &Device) -> Self {
+        self.device = device.clone();
+        self
+    }
+
+    /// Takes this route and no other.
+    pub fn route(mut self, route: Route) -> Self {
+        self.switches = Switches::default();
+        match route {
+            Route::Direct => self.direct(Switch::On),
+            Route::Bounce => self.bounce(Switch::On),
+            Route::Cached => self.cached(Switch::On),
+        }
+    }
+
+    /// Whether cuFile may carry bytes straight into device memory.
+    pub fn direct(mut self, switch: Switch) -> Self {
+        self.switches.direct = switch;
+        self
+    }
+
+    /// Whether reads may go past the page cache into pinned memory.
+    pub fn bounce(mut self, switch: Switch) -> Self {
+        self.switches.bounce = switch;
+        self
+    }
+
+    /// Whether reads may go through the page cache into pinned memory.
+    pub fn cached(mut self, switch: Switch) -> Self {
+        self.switches.cached = switch;
+        self
+    }
+
+    /// How files are read: engine, depth, rings, polling. Its mode and its budget are set by this builder.
+    pub fn reader(mut self, reader: ReaderBuilder) -> Self {
+        self.reader = reader;
+        self
+    }
+
+    /// Bytes of host memory that reads land in, pinned for the device. On a CUDA device it is passed through, on the
+    /// host it is what [`ReaderBuilder::budget`] says.
+    pub fn budget(mut self, bytes: u64) -> Self {
+        self.budget = bytes;
+        self
+    }
+
+    /// Bytes of device memory that requests land in, allocated once: it must hold what is kept and what is being
+    /// carried at the same time.
+    pub fn device_budget(mut self, bytes: u64) -> Self {
+        self.device_budget = bytes;
+        self
+    }
+
+    /// About how many bytes are read before they are copied to the device at once: 4 KiB to 1 GiB. Less overlaps sooner
+    /// and costs more calls; at most a third of the budget is taken.
+    pub fn chunk(mut self, bytes: u64) -> Self {
+        self.chunk = bytes;
+        self
+    }
+
+    /// Allocates the memory, on the host and on the device, pins it and starts the engine.
+    ///
+    /// # Errors
+    /// [`BuildError`] where a setting is out of range, memory cannot be had or pinned, the device fails or the engine
+    /// that was asked for cannot start.
+    pub fn build(self) -> Result<Carrier, BuildError> {
+        let wrong = |setting, value, range| Err(EngineError::Setting { setting, value, range }.into());
+        if !(4096..=1 << 30).contains(&self.chunk) {
+            return wrong("chunk", self.chunk, "4096 to 1073741824");
+        }
+        if self.switches.forced_ones() > 1 {
+            return wrong(
+                "routes that are on",
+                self.switches.forced_ones() as u64,
+                "at most 1: set the others to auto",
+            );
+        }
+        let Some(mode) = self.mode() else {
+            return wrong("routes that are not off", 0, "1 to 3");
+        };
+        let reader = self.reader.clone().mode(mode).budget(self.budget).build()?;
+        let chunk = self.chunk.min(self.budget / 3).max(4096) as usize;
+        let gpu = match self.device.as_cuda() {
+            Some(device) => Some(gpu(device, self.device_budget, &reader, chunk)?),
+            None => None,
+        };
+        Ok(Carrier::new(Core {
+            device: self.device,
+            reader,
+            switches: self.switches,
+            chunk,
+            tally: Arc::<Tally>::default(),
+            decisions: Mutex::default(),
+            gpu,
+        }))
+    }
+
+    /// How the reader reads for the routes that are allowed.
+    fn mode(&self) -> Option<Mode> {
+        let [direct, bounce, cached] =
+            [Route::Direct, Route::Bounce, Route::Cached].map(|route| self.switches.allows(route));
+        match (direct, bounce, cached) {
+            (_, true, true) | (true, false, false) => Some(Mode::Auto),
+            (_, true, false) => Some(Mode::Direct),
+            (_, false, true) => Some(Mode::Buffered),
+            (false, false, false) => None,
+        }
+    }
+}
+
+fn gpu(device: &Arc<CudaDevice>, budget: u64, reader: &Reader, chunk: usize) -> Result<Gpu, DeviceError> {
+    // Enough to keep a fast drive busy while whole chunks are being filled.
+    const WINDOW: usize = 32 << 20;
+    let len = usize::try_from(budget).unwrap_or(usize::MAX) / 4096 * 4096;
+    let arena = DeviceArena::new(device.allocate(len.max(4096))?);
+    let pinned = Arc::new(PinnedArena::new(device, reader.arena())?);
+    let copier = device.copier(Arc::clone(&pinned))?;
+    let window = WINDOW.max(3 * chunk).min(reader.arena().budget() as usize / 2);
+    let conductor = Conductor::start(reader.clone(), copier, window)
+        .map_err(|error| device.error(DeviceFault::NoThread { reason: error.to_string() }))?;
+    Ok(Gpu { device: Arc::clone(device), arena, pinned, conductor: Some(conductor), down: Mutex::default() })
+}

@@ -1,0 +1,196 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::task::coop::unconstrained;
+
+use super::builder::CarrierBuilder;
+use super::bytes::{RouteBytes, Tally};
+use super::carry::Carry;
+use super::conductor::Conductor;
+use super::decision::{Decision, Rejected, Route, Switches};
+use super::error::{CarryError, CarryFault};
+use super::landed::Landed;
+use super::reason::NoRoute;
+use crate::device::{Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, PinnedArena};
+use crate::memory::Slot;
+use crate::storage::{Extent, File, Reader};
+use crate::sync::lock;
+
+/// Carries extents of files to one device, by the best route that each file has. Cloning gives another handle.
+///
+/// ```
+/// # fn main() -> Result<(), forebay::Error> {
+/// # let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+/// use forebay::{Carrier, Device, Extent};
+///
+/// let carrier = Carrier::builder().device(&Device::auto()).budget(64 << 20).device_budget(64 << 20).build()?;
+/// let file = carrier.open(path)?;
+/// let landed = carrier.carry_blocking(&[Extent::new(&file, 0, 9)])?;
+/// assert_eq!(landed.to_host(0)?, b"[package]");
+/// println!("{:?}, {:?}", landed.carried(), carrier.decision(&file));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Carrier {
+    core: Arc<Core>,
+}
+
+pub(super) struct Core {
+    pub(super) device: Device,
+    pub(super) reader: Reader,
+    pub(super) switches: Switches,
+    pub(super) chunk: usize,
+    pub(super) tally: Arc<Tally>,
+    /// What was decided for each file, by its number.
+    pub(super) decisions: Mutex<HashMap<u64, Decision>>,
+    /// Absent where bytes stay on the host.
+    pub(super) gpu: Option<Gpu>,
+}
+
+/// What a CUDA device needs beside the reader.
+pub(super) struct Gpu {
+    pub(super) device: Arc<CudaDevice>,
+    pub(super) arena: DeviceArena,
+    pub(super) pinned: Arc<PinnedArena>,
+    /// `None` once closed.
+    pub(super) conductor: Option<Conductor>,
+    /// The stream of copies back to the host, from its first use on.
+    pub(super) down: Mutex<Option<Box<dyn Copier>>>,
+}
+
+impl Carrier {
+    /// A carrier to be set up; every setting has a default.
+    pub fn builder() -> CarrierBuilder {
+        CarrierBuilder::default()
+    }
+
+    pub(super) fn new(core: Core) -> Self {
+        Self { core: Arc::new(core) }
+    }
+
+    /// The device that bytes are carried to.
+    pub fn device(&self) -> &Device {
+        &self.core.device
+    }
+
+    /// The reader of the routes `bounce` and `cached`. What it lands in is this carrier's pinned memory: whoever keeps
+    /// pieces of it leaves less to the carrier.
+    pub fn reader(&self) -> &Reader {
+        &self.core.reader
+    }
+
+    /// Opens a regular file or a block device, and decides which route its bytes will take.
+    ///
+    /// # Errors
+    /// [`CarryError`] names the path: where it cannot be opened, is no file, or a route was asked for that cannot be had
+    /// for it.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<File, CarryError> {
+        let file = self.core.reader.open(path)?;
+        let decided = self.core.decide(&file);
+        let decision = decided.map_err(|Rejected { route, reason }| CarryError {
+            path: file.path().to_owned(),
+            offset: 0,
+            fault: CarryFault::NoRoute { route, reason },
+        })?;
+        tracing::debug!("{}: route {}", file.path().display(), decision.chosen);
+        Ok(file)
+    }
+
+    /// The route that bytes of this file take to this carrier's device, and why not the others. `None` where the file
+    /// was opened with something else than this carrier and no route can be had for it.
+    pub fn decision(&self, file: &File) -> Option<Decision> {
+        self.core.decide(file).ok()
+    }
+
+    /// Carries a list of extents, of any files opened with this carrier, into one piece of the device's memory.
+    ///
+    /// The request is planned on this thread. The order of the list decides nothing but the order of the pieces in
+    /// [`Landed`]. Extents may overlap, repeat, and be empty.
+    ///
+    /// **Memory.** What landed holds its part of the device budget until it is dropped; a request that finds too little
+    /// free waits, in the order of asking. On a CUDA device the pinned memory is only passed through, so a request may
+    /// be larger than that; on the host what landed holds its part of the budget, as
+    /// [`Reader::read`](crate::Reader::read) says.
+    ///
+    /// # Errors
+    /// The future ends with [`CarryError`], which names path and offset. Nothing is delivered then.
+    pub fn carry(&self, extents: &[Extent]) -> Carry {
+        Carry::new(&self.core, extents)
+    }
+
+    /// [`carry`](Self::carry), awaited on this thread.
+    ///
+    /// # Errors
+    /// As [`carry`](Self::carry).
+    pub fn carry_blocking(&self, extents: &[Extent]) -> Result<Landed, CarryError> {
+        self.carry(extents).wait()
+    }
+
+    /// Bytes delivered so far, by route.
+    pub fn carried(&self) -> RouteBytes {
+        self.core.tally.now()
+    }
+
+    /// Bytes of device memory that are held by what has landed or is about to; 0 on the host.
+    pub fn device_bytes_held(&self) -> u64 {
+        self.core.gpu.as_ref().map_or(0, |gpu| gpu.arena.on_loan())
+    }
+}
+
+impl Gpu {
+    /// Pinned memory of at most a chunk, for a copy back to the host.
+    pub(super) fn pinned_slot(&self, reader: &Reader, len: usize) -> Result<Slot, DeviceError> {
+        match reader.arena().loan(len) {
+            Ok(loan) => Ok(pollster::block_on(unconstrained(loan))),
+            Err(_) => Err(self.device.error(DeviceFault::Ended)),
+        }
+    }
+}
+
+impl Core {
+    /// What was decided for a file, or is now.
+    pub(super) fn decide(&self, file: &File) -> Result<Decision, Rejected> {
+        if let Some(decision) = lock(&self.decisions).get(&file.inner.id) {
+            return Ok(decision.clone());
+        }
+        let decision = self.switches.decide(|route| self.can(route, file))?;
+        lock(&self.decisions).insert(file.inner.id, decision.clone());
+        Ok(decision)
+    }
+
+    fn can(&self, route: Route, file: &File) -> Result<(), NoRoute> {
+        match route {
+            Route::Direct => Err(NoRoute::HostDevice),
+            Route::Bounce => file.direct().map(|_| ()).map_err(NoRoute::NoDirectIo),
+            Route::Cached => Ok(()),
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let Some(gpu) = &mut self.gpu else { return };
+        let Some(conductor) = gpu.conductor.take() else { return };
+        if gpu.device.is_ours() && !conductor.close(Some(Instant::now() + PATIENCE)) {
+            tracing::warn!(
+                "copies to {} are still under way after {PATIENCE:?}; they go on by themselves, and their memory stays \
+                 until they are done",
+                self.device
+            );
+        }
+    }
+}
+
+impl fmt::Debug for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Carrier")
+            .field("device", &self.core.device)
+            .field("reader", &self.core.reader)
+            .finish_non_exhaustive()
+    }
+}

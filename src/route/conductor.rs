@@ -1,0 +1,305 @@
+//! The thread that reads and copies at the same time.
+//!
+//! It begins reads of groups while fewer than a window of bytes are being read, orders each group's copy when it is
+//! there, and lets its slot go when the copy has passed: reads and copies overlap, in as much pinned memory as the
+//! budget has. It waits for reads by their wakers and looks at copies in short naps, so that no call waits for the
+//! device.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SendError, Sender, TryRecvError, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use super::bytes::RouteBytes;
+use super::job::{Job, Place};
+use crate::device::{Copier, DeviceError, DeviceSlot, Event, Span, Ticket};
+use crate::memory::HoldsSlot;
+use crate::storage::{Read, Reader};
+use crate::sync::Threads;
+
+/// How long the conductor naps before it looks at copies again. A copy of 4 MiB takes 80 µs or more.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A handle on the thread; dropping it lets the thread finish what it has.
+#[derive(Debug)]
+pub(super) struct Conductor {
+    messages: Sender<Message>,
+    thread: Thread,
+    threads: Arc<Threads>,
+}
+
+impl Conductor {
+    /// Starts the thread. `window` is the bytes that may be being read at once.
+    pub(super) fn start(reader: Reader, copier: Box<dyn Copier>, window: usize) -> std::io::Result<Self> {
+        let (messages, inbox) = channel();
+        let threads = Arc::<Threads>::default();
+        let running = threads.enter();
+        let work = move || {
+            // Held until the thread's last act, the copier's drop among them.
+            let _running = running;
+            Work::new(reader, copier, window, inbox).run();
+        };
+        let thread = thread::Builder::new().name("forebay-conductor".into()).spawn(work)?.thread().clone();
+        Ok(Self { messages, thread, threads })
+    }
+
+    /// Takes a job; one that cannot be taken is dropped, which its waiter hears.
+    pub(super) fn take(&self, job: Job) {
+        self.send(Message::Carry(job));
+    }
+
+    /// Gives device memory back once all of `uses` have passed.
+    pub(super) fn release_after(&self, uses: Vec<Event>, memory: Arc<DeviceSlot>) {
+        self.send(Message::Release(Released { uses, memory }));
+    }
+
+    fn send(&self, message: Message) {
+        // After a fault of the thread itself, memory that somebody may still be using is lost and not lent again.
+        if let Err(SendError(message)) = self.messages.send(message)
+            && matches!(message, Message::Release(_))
+        {
+            std::mem::forget(message);
+        }
+        self.thread.unpark();
+    }
+
+    /// Takes no more jobs, and waits for those taken at most until `until`; whether all are over.
+    pub(super) fn close(self, until: Option<Instant>) -> bool {
+        let Self { messages, thread, threads } = self;
+        drop(messages);
+        thread.unpark();
+        threads.ended_by(until)
+    }
+}
+
+#[derive(Debug)]
+enum Message {
+    Carry(Job),
+    Release(Released),
+}
+
+/// Device memory that its holder has given up while a stream of his may still be using it.
+#[derive(Debug)]
+struct Released {
+    uses: Vec<Event>,
+    memory: Arc<DeviceSlot>,
+}
+
+struct Work {
+    reader: Reader,
+    copier: Box<dyn Copier>,
+    window: usize,
+    inbox: Receiver<Message>,
+    closed: bool,
+    jobs: Slab<Job>,
+    /// Jobs that have groups left to begin, the oldest first.
+    to_begin: VecDeque<usize>,
+    reading: Vec<Reading>,
+    reading_bytes: usize,
+    copying: VecDeque<Copying>,
+    released: Vec<Released>,
+    /// Set when the device has failed: nothing more is asked of it.
+    broken: Option<DeviceError>,
+}
+
+struct Reading {
+    read: Read,
+    job: usize,
+    bytes: usize,
+    span: Span,
+    place: Place,
+}
+
+struct Copying {
+    ticket: Ticket,
+    job: usize,
+    bytes: RouteBytes,
+}
+
+impl Work {
+    fn new(reader: Reader, copier: Box<dyn Copier>, window: usize, inbox: Receiver<Message>) -> Self {
+        Self {
+            reader,
+            copier,
+            window,
+            inbox,
+            closed: false,
+            jobs: Slab::new(),
+            to_begin: VecDeque::new(),
+            reading: Vec::new(),
+            reading_bytes: 0,
+            copying: VecDeque::new(),
+            released: Vec::new(),
+            broken: None,
+        }
+    }
+
+    fn run(mut self) {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        if let Err(error) = self.copier.enter() {
+            self.broken = Some(error);
+        }
+        loop {
+            self.take_messages();
+            self.begin_reads();
+            self.poll_reads(&mut context);
+            self.let_go_of_copies();
+            self.let_go_of_released();
+            if let Some(error) = self.broken.clone() {
+                self.fail_all(&error);
+            }
+            self.end_jobs();
+            let watches = !self.copying.is_empty() || !self.released.is_empty();
+            if self.closed && self.jobs.is_empty() && !watches {
+                return;
+            }
+            if watches { thread::park_timeout(NAP) } else { thread::park() }
+        }
+    }
+
+    fn take_messages(&mut self) {
+        while !self.closed {
+            match self.inbox.try_recv() {
+                Ok(Message::Carry(job)) => {
+                    let key = self.jobs.insert(job);
+                    self.to_begin.push_back(key);
+                }
+                Ok(Message::Release(released)) => self.released.push(released),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => self.closed = true,
+            }
+        }
+    }
+
+    fn begin_reads(&mut self) {
+        while self.reading.is_empty() || self.reading_bytes < self.window {
+            // Those behind one that waits for memory would only wait behind it.
+            if self.reading.last().is_some_and(|reading| reading.read.is_waiting()) {
+                return;
+            }
+            let Some(&key) = self.to_begin.front() else { return };
+            let Some(group) = self.jobs[key].begin() else {
+                self.to_begin.pop_front();
+                continue;
+            };
+            let place = Place::of(&group);
+            let span = Span { from: group.from, to: group.to, len: group.len };
+            self.reading_bytes += group.len;
+            let read = self.reader.read_planned(group.plan);
+            self.reading.push(Reading { read, job: key, bytes: group.len, span, place });
+        }
+    }
+
+    fn poll_reads(&mut self, context: &mut Context<'_>) {
+        let mut i = 0;
+        while let Some(reading) = self.reading.get_mut(i) {
+            let Poll::Ready(outcome) = Pin::new(&mut reading.read).poll(context) else {
+                i += 1;
+                continue;
+            };
+            // In the order they were begun, which is the order that those that wait are served in.
+            let Reading { job, bytes, span, place, .. } = self.reading.remove(i);
+            self.reading_bytes -= bytes;
+            match outcome {
+                Ok(pieces) => match pieces.into_request() {
+                    Some(request) => {
+                        let carried = RouteBytes::of_reads(&request.carried());
+                        self.copy(job, Box::new(request), span, carried, place);
+                    }
+                    None => self.jobs[job].landed(RouteBytes::default()),
+                },
+                Err(error) => self.jobs[job].fail(error.into()),
+            }
+            self.begin_reads();
+        }
+    }
+
+    fn copy(&mut self, job: usize, source: Box<dyn HoldsSlot>, span: Span, bytes: RouteBytes, place: Place) {
+        if let Some(error) = &self.broken {
+            return self.jobs[job].fail(place.error(error.clone()));
+        }
+        let memory = self.jobs[job].memory();
+        match self.copier.to_device(source, memory, &[span]) {
+            Ok(ticket) => self.copying.push_back(Copying { ticket, job, bytes }),
+            Err(error) => self.jobs[job].fail(place.error(error)),
+        }
+    }
+
+    fn let_go_of_copies(&mut self) {
+        if self.copying.is_empty() || self.broken.is_some() {
+            return;
+        }
+        match self.copier.first_pending() {
+            Ok(first) => {
+                while let Some(done) = self.copying.front().filter(|copying| copying.ticket < first) {
+                    self.jobs[done.job].landed(done.bytes);
+                    self.copying.pop_front();
+                }
+            }
+            Err(error) => self.broken = Some(error),
+        }
+    }
+
+    fn let_go_of_released(&mut self) {
+        let mut failure = None;
+        self.released.retain_mut(|released| {
+            released.uses.retain(|event| match event.is_passed() {
+                Ok(passed) => !passed,
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    true
+                }
+            });
+            !released.uses.is_empty()
+        });
+        if self.broken.is_none() && failure.is_some() {
+            self.broken = failure;
+        }
+        if self.broken.is_some() {
+            // Whether those streams have stopped cannot be known any more.
+            for released in self.released.drain(..) {
+                std::mem::forget(released.memory);
+            }
+        }
+    }
+
+    fn fail_all(&mut self, error: &DeviceError) {
+        // The copier keeps what is in flight.
+        self.copying.clear();
+        self.reading.clear();
+        self.reading_bytes = 0;
+        self.to_begin.clear();
+        for (_, job) in &mut self.jobs {
+            let place = job.place().unwrap_or_default();
+            job.fail_whole(place, error.clone());
+        }
+    }
+
+    fn end_jobs(&mut self) {
+        let jobs = &self.jobs;
+        self.to_begin.retain(|&key| jobs[key].has_more());
+        let over: Vec<usize> = jobs.iter().filter(|(_, job)| job.is_over()).map(|(key, _)| key).collect();
+        for key in over {
+            self.jobs.remove(key).end();
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}

@@ -1,0 +1,71 @@
+use std::fmt;
+use std::path::PathBuf;
+
+use super::decision::Route;
+use super::reason::NoRoute;
+use crate::device::DeviceError;
+use crate::memory::MemoryError;
+use crate::storage::{OpenError, OpenFault, ReadError, ReadFault};
+
+/// Bytes that did not reach the device. Nothing of the request is delivered.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CarryError {
+    /// The file's path, as it was opened.
+    pub path: PathBuf,
+    /// The offset in the file, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub fault: CarryFault,
+}
+
+impl fmt::Display for CarryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.path.display(), self.offset, self.fault)
+    }
+}
+
+/// The message tells the fault in full, so the source is what lies behind the fault.
+impl std::error::Error for CarryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.fault.source()
+    }
+}
+
+/// Why bytes did not reach the device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CarryFault {
+    /// The file could not be opened.
+    #[error("{0}")]
+    Open(#[source] OpenFault),
+    /// They could not be read.
+    #[error("{0}")]
+    Read(#[source] ReadFault),
+    /// The device refused, or failed.
+    #[error("{0}")]
+    Device(#[source] DeviceError),
+    /// The request cannot fit the memory of the device that this carrier may use.
+    #[error("{0}")]
+    Memory(#[source] MemoryError),
+    /// The route that was asked for cannot be had for this file.
+    #[error("the route {route} was asked for, but {reason}; {fix}, or allow other routes", fix = .reason.fix())]
+    NoRoute {
+        /// The route.
+        route: Route,
+        /// Why not.
+        reason: NoRoute,
+    },
+}
+
+impl From<ReadError> for CarryError {
+    fn from(ReadError { path, offset, fault }: ReadError) -> Self {
+        Self { path, offset, fault: CarryFault::Read(fault) }
+    }
+}
+
+impl From<OpenError> for CarryError {
+    fn from(OpenError { path, fault }: OpenError) -> Self {
+        Self { path, offset: 0, fault: CarryFault::Open(fault) }
+    }
+}

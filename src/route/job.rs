@@ -1,0 +1,108 @@
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::bytes::RouteBytes;
+use super::error::{CarryError, CarryFault};
+use crate::device::{DeviceError, Memory};
+use crate::storage::Group;
+
+/// What one request has the conductor read and copy. It keeps the memory it lands in: whoever asked may go away.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// Those not begun yet.
+    groups: VecDeque<Group>,
+    memory: Arc<dyn Memory>,
+    /// Groups begun, and not yet in place.
+    under_way: usize,
+    carried: RouteBytes,
+    failure: Option<CarryError>,
+    done: oneshot::Sender<Result<RouteBytes, CarryError>>,
+}
+
+impl Job {
+    pub(super) fn new(
+        groups: Vec<Group>,
+        memory: Arc<dyn Memory>,
+    ) -> (Self, oneshot::Receiver<Result<RouteBytes, CarryError>>) {
+        let (done, outcome) = oneshot::channel();
+        let (groups, carried) = (groups.into(), RouteBytes::default());
+        (Self { groups, memory, under_way: 0, carried, failure: None, done }, outcome)
+    }
+
+    pub(super) fn memory(&self) -> &Arc<dyn Memory> {
+        &self.memory
+    }
+
+    /// The next group to read; none once something has failed or nobody waits any more.
+    pub(super) fn begin(&mut self) -> Option<Group> {
+        if self.failure.is_some() || self.done.is_closed() {
+            self.groups.clear();
+        }
+        let group = self.groups.pop_front()?;
+        self.under_way += 1;
+        Some(group)
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// A group is in place.
+    pub(super) fn landed(&mut self, bytes: RouteBytes) {
+        self.under_way -= 1;
+        self.carried += bytes;
+    }
+
+    /// A group will not be.
+    pub(super) fn fail(&mut self, error: CarryError) {
+        self.under_way -= 1;
+        self.failure.get_or_insert(error);
+        self.groups.clear();
+    }
+
+    /// Everything that is left fails: groups begun, which nobody will report any more, and those not begun.
+    pub(super) fn fail_whole(&mut self, place: Place, error: DeviceError) {
+        self.under_way = 0;
+        self.groups.clear();
+        self.failure.get_or_insert(place.error(error));
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.under_way == 0 && self.groups.is_empty()
+    }
+
+    /// Tells whoever waits.
+    pub(super) fn end(self) {
+        let _ = self.done.send(self.failure.map_or(Ok(self.carried), Err));
+    }
+
+    /// Where the next group begins.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.groups.front().map(Place::of)
+    }
+}
+
+/// Where in a file something happened.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    path: PathBuf,
+    offset: u64,
+}
+
+impl Place {
+    pub(super) fn of(group: &Group) -> Self {
+        let part = group.plan.layout.parts.first();
+        let file = group.plan.files.first();
+        Self {
+            path: file.map(|file| file.path().to_owned()).unwrap_or_default(),
+            offset: part.map_or(0, |part| part.need.start),
+        }
+    }
+
+    pub(super) fn error(self, error: DeviceError) -> CarryError {
+        CarryError { path: self.path, offset: self.offset, fault: CarryFault::Device(error) }
+    }
+}

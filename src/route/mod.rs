@@ -1,0 +1,26 @@
+//! The ways bytes take from files to a device, which one was chosen and why not the others, and proof of what each
+//! carried.
+//!
+//! Owns: decisions, the thread that reads and copies at the same time, what landed. May touch: `storage`, `device`,
+//! `memory` and `sys`, and nothing above itself.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod bytes;
+mod carrier;
+mod carry;
+mod conductor;
+mod decision;
+mod error;
+mod job;
+mod landed;
+mod reason;
+
+pub use builder::CarrierBuilder;
+pub use bytes::RouteBytes;
+pub use carrier::Carrier;
+pub use carry::Carry;
+pub use decision::{Decision, Rejected, Route, Switch};
+pub use error::{CarryError, CarryFault};
+pub use landed::Landed;
+pub use reason::NoRoute;
