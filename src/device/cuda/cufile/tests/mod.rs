@@ -2,3 +2,4 @@
 //! say what no cuFile should.
 
 mod emulated;
+mod faked;

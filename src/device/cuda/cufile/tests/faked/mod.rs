@@ -1,0 +1,10 @@
+//! cuFile and the driver played by functions in this file's folder, in this process: for what the emulator, which plays
+//! a cuFile that keeps its promises, does not do.
+
+mod batches;
+mod counts;
+mod others;
+mod streams;
+mod world;
+
+use super::super::*;

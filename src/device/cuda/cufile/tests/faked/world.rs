@@ -1,0 +1,436 @@
+//! The functions, and what they are told to do. There is one of each, so that these tests run one after the other.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{c_int, c_uint, c_void};
+use std::fs::File;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use nix::libc::timespec;
+
+use super::super::super::context::Driver;
+use super::super::super::{Context, CuFile, Handle, Registration, Transfer};
+use crate::sync::lock;
+use crate::sys::cuda::{CudaCode, Event, Stream};
+use crate::sys::cufile::{
+    BatchCalls, BatchHandle, Calls, Descriptor, FileHandle, IoEvent, IoParams, Properties, Status, StreamCalls,
+    io_status,
+};
+
+/// What the functions do.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) file: Vec<u8>,
+    /// What the next reads return; what they read, where nothing is said.
+    pub(super) answers: VecDeque<isize>,
+    /// What the next entries of batches come back as.
+    pub(super) entries: VecDeque<(c_uint, isize)>,
+    /// Told beside the true events of the next poll.
+    pub(super) false_events: Vec<(usize, c_uint, isize)>,
+    /// No entry comes back.
+    pub(super) hold: bool,
+    /// So many polls fail.
+    pub(super) failing_polls: u32,
+    /// What the next questions for an event answer, before the truth.
+    pub(super) event_answers: VecDeque<c_int>,
+    pub(super) max_batch: c_uint,
+    pub(super) open_answer: c_int,
+    pub(super) log: Vec<String>,
+    pub(super) most_in_flight: usize,
+    in_flight: usize,
+    batches: HashMap<usize, Vec<Entry>>,
+    stream: VecDeque<Queued>,
+    next: usize,
+}
+
+struct Entry {
+    cookie: usize,
+    ret: isize,
+}
+
+enum Queued {
+    /// Where base, bytes, offset in the file, offset from the base and bytes read are.
+    Read([usize; 5]),
+    Mark(usize),
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static TURN: Mutex<()> = Mutex::new(());
+pub(super) const CONTEXT: *mut c_void = ptr::without_provenance_mut(0xc0);
+
+thread_local! {
+    pub(super) static CURRENT: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// This test's turn, with a new world.
+pub(super) fn turn() -> MutexGuard<'static, ()> {
+    let turn = lock(&TURN);
+    let file = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
+    *lock(&WORLD) = Some(World { file, max_batch: 16, ..World::default() });
+    turn
+}
+
+pub(super) fn with<T>(work: impl FnOnce(&mut World) -> T) -> T {
+    work(lock(&WORLD).as_mut().unwrap())
+}
+
+impl World {
+    pub(super) fn count(&self, what: &str) -> usize {
+        self.log.iter().filter(|line| *line == what).count()
+    }
+
+    pub(super) fn place(&self, what: &str) -> Option<usize> {
+        self.log.iter().position(|line| line == what)
+    }
+
+    fn say(&mut self, what: &str) {
+        self.log.push(what.into());
+    }
+
+    fn read(&mut self, base: usize, bytes: usize, file_offset: i64, buffer_offset: i64) -> isize {
+        let there = self.file.len().saturating_sub(file_offset as usize).min(bytes);
+        let answer = self.answers.pop_front().unwrap_or(there as isize);
+        let copied = there.min(answer.max(0) as usize);
+        let from = &self.file[file_offset as usize..][..copied];
+        let to = ptr::with_exposed_provenance_mut::<u8>(base + buffer_offset as usize);
+        // SAFETY: the registered memory of the test is there and long enough.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, copied) };
+        answer
+    }
+}
+
+pub(super) const WELL: Status = Status { err: 0, cu_err: 0 };
+
+fn bound(what: &str) {
+    if CURRENT.get() != CONTEXT {
+        with(|world| world.say(&format!("{what}: no context")));
+    }
+}
+
+extern "C" fn driver_open() -> Status {
+    bound("open");
+    with(|world| {
+        world.say("open");
+        Status { err: world.open_answer, cu_err: 0 }
+    })
+}
+
+unsafe extern "C" fn driver_properties(properties: *mut Properties) -> Status {
+    let max_batch_io_size = with(|world| world.max_batch);
+    // SAFETY: the caller gives room for one.
+    unsafe { properties.write(Properties { max_batch_io_size, feature_flags: 6, ..Properties::default() }) };
+    WELL
+}
+
+unsafe extern "C" fn handle_register(handle: *mut FileHandle, descriptor: *mut Descriptor) -> Status {
+    // SAFETY: the caller gives both.
+    unsafe {
+        assert!((*descriptor).fd() > 2);
+        handle.write(ptr::without_provenance_mut(0xf1));
+    }
+    WELL
+}
+
+extern "C" fn handle_deregister(_: FileHandle) {
+    with(|world| world.say("deregister handle"));
+}
+
+extern "C" fn buffer_register(_: *const c_void, bytes: usize, flags: c_int) -> Status {
+    bound("register");
+    with(|world| world.say(&format!("register {bytes} {flags}")));
+    WELL
+}
+
+extern "C" fn buffer_deregister(_: *const c_void) -> Status {
+    bound("deregister");
+    with(|world| world.say("deregister"));
+    WELL
+}
+
+extern "C" fn read(_: FileHandle, base: *mut c_void, bytes: usize, file_offset: i64, buffer_offset: i64) -> isize {
+    bound("read");
+    with(|world| {
+        world.say("read");
+        world.read(base.expose_provenance(), bytes, file_offset, buffer_offset)
+    })
+}
+
+unsafe extern "C" fn set_up(batch: *mut BatchHandle, _: c_uint) -> Status {
+    bound("set up");
+    let id = with(|world| {
+        world.say("set up");
+        world.next += 1;
+        let id = world.next;
+        world.batches.insert(id, Vec::new());
+        id
+    });
+    // SAFETY: the caller gives room for one.
+    unsafe { batch.write(ptr::without_provenance_mut(id)) };
+    WELL
+}
+
+unsafe extern "C" fn submit(batch: BatchHandle, count: c_uint, params: *mut IoParams, _: c_uint) -> Status {
+    bound("submit");
+    // SAFETY: the caller gives so many.
+    let params = unsafe { std::slice::from_raw_parts(params, count as usize) };
+    with(|world| {
+        world.say("submit");
+        if !world.batches[&batch.addr()].is_empty() {
+            world.say("a batch was filled before it was done");
+        }
+        for entry in params {
+            let ret = world.read(entry.base.expose_provenance(), entry.size, entry.file_offset, entry.buffer_offset);
+            world.batches.get_mut(&batch.addr()).unwrap().push(Entry { cookie: entry.cookie.addr(), ret });
+        }
+        world.in_flight += params.len();
+        world.most_in_flight = world.most_in_flight.max(world.in_flight);
+    });
+    WELL
+}
+
+unsafe extern "C" fn status(
+    batch: BatchHandle,
+    least: c_uint,
+    count: *mut c_uint,
+    events: *mut IoEvent,
+    wait: *mut timespec,
+) -> Status {
+    // SAFETY: the caller gives both, and room for so many events.
+    let room = unsafe {
+        assert!((*wait).tv_sec == 0 && (*wait).tv_nsec == 0 && least == 0, "it would block");
+        *count as usize
+    };
+    with(|world| {
+        if world.failing_polls > 0 {
+            world.failing_polls -= 1;
+            return Status { err: 5041, cu_err: 0 };
+        }
+        let mut told = std::mem::take(&mut world.false_events);
+        if !world.hold {
+            for Entry { cookie, ret } in std::mem::take(world.batches.get_mut(&batch.addr()).unwrap()) {
+                world.in_flight -= 1;
+                let (state, ret) = world.entries.pop_front().unwrap_or((io_status::COMPLETE, ret));
+                told.push((cookie, state, ret));
+            }
+        }
+        told.truncate(room);
+        for (at, &(cookie, status, ret)) in told.iter().enumerate() {
+            let event = IoEvent { cookie: ptr::without_provenance_mut(cookie), status, ret: ret.cast_unsigned() };
+            // SAFETY: as above.
+            unsafe { events.add(at).write(event) };
+        }
+        // SAFETY: as above.
+        unsafe { count.write(told.len() as c_uint) };
+        WELL
+    })
+}
+
+extern "C" fn cancel(_: BatchHandle) -> Status {
+    with(|world| world.say("cancel"));
+    WELL
+}
+
+extern "C" fn destroy(batch: BatchHandle) {
+    with(|world| {
+        world.say("destroy");
+        if !world.batches.remove(&batch.addr()).unwrap().is_empty() {
+            world.say("a batch was destroyed before it was done");
+        }
+    });
+}
+
+extern "C" fn stream_register(_: Stream, flags: c_uint) -> Status {
+    bound("register stream");
+    with(|world| world.say(&format!("register stream {flags}")));
+    WELL
+}
+
+extern "C" fn stream_deregister(_: Stream) -> Status {
+    with(|world| world.say("deregister stream"));
+    WELL
+}
+
+extern "C" fn stream_read(
+    _: FileHandle,
+    base: *mut c_void,
+    bytes: *mut usize,
+    file_offset: *mut i64,
+    buffer_offset: *mut i64,
+    read: *mut isize,
+    _: Stream,
+) -> Status {
+    bound("order");
+    with(|world| {
+        let numbers = [
+            base.expose_provenance(),
+            bytes.expose_provenance(),
+            file_offset.expose_provenance(),
+            buffer_offset.expose_provenance(),
+            read.expose_provenance(),
+        ];
+        world.stream.push_back(Queued::Read(numbers));
+        let in_flight = world.stream.iter().filter(|queued| matches!(queued, Queued::Read(_))).count();
+        world.most_in_flight = world.most_in_flight.max(in_flight);
+    });
+    WELL
+}
+
+unsafe extern "C" fn current(context: *mut *mut c_void) -> c_int {
+    // SAFETY: the caller gives room for one.
+    unsafe { context.write(CURRENT.get()) };
+    0
+}
+
+extern "C" fn set_current(context: *mut c_void) -> c_int {
+    CURRENT.set(context);
+    0
+}
+
+unsafe extern "C" fn create(handle: *mut *mut c_void, _: c_uint) -> c_int {
+    let id = with(|world| {
+        world.next += 1;
+        world.next
+    });
+    // SAFETY: the caller gives room for one.
+    unsafe { handle.write(ptr::without_provenance_mut(id)) };
+    0
+}
+
+extern "C" fn stream_destroy(_: Stream) -> c_int {
+    with(|world| world.say("destroy stream"));
+    0
+}
+
+extern "C" fn event_record(event: Event, _: Stream) -> c_int {
+    with(|world| world.stream.push_back(Queued::Mark(event.addr())));
+    0
+}
+
+/// The stream runs when it is asked how far it is: not before, so that what is freed too early is gone by then.
+extern "C" fn event_query(event: Event) -> c_int {
+    with(|world| {
+        if let Some(answer) = world.event_answers.pop_front() {
+            return answer;
+        }
+        if !world.stream.iter().any(|queued| matches!(queued, Queued::Mark(mark) if *mark == event.addr())) {
+            return 0;
+        }
+        while let Some(queued) = world.stream.pop_front() {
+            match queued {
+                Queued::Mark(mark) if mark == event.addr() => break,
+                Queued::Mark(_) => {}
+                Queued::Read([base, bytes, file_offset, buffer_offset, read]) => {
+                    // SAFETY: the caller must have kept them until now; that is what is tried here.
+                    unsafe {
+                        let bytes = ptr::with_exposed_provenance::<usize>(bytes).read_volatile();
+                        let file_offset = ptr::with_exposed_provenance::<i64>(file_offset).read_volatile();
+                        let buffer_offset = ptr::with_exposed_provenance::<i64>(buffer_offset).read_volatile();
+                        let answer = world.read(base, bytes, file_offset, buffer_offset);
+                        ptr::with_exposed_provenance_mut::<isize>(read).write_volatile(answer);
+                    }
+                }
+            }
+        }
+        0
+    })
+}
+
+extern "C" fn event_destroy(_: Event) -> c_int {
+    0
+}
+
+pub(super) fn calls() -> Calls {
+    Calls {
+        driver_open,
+        driver_properties,
+        handle_register,
+        handle_deregister,
+        buffer_register,
+        buffer_deregister,
+        read,
+        batch: Some(BatchCalls { set_up, submit, status, cancel, destroy }),
+        stream: Some(StreamCalls { register: stream_register, deregister: stream_deregister, read: stream_read }),
+        version: None,
+        parameter_bool: None,
+        stats: None,
+        posix_slabs: None,
+        bar_size: None,
+    }
+}
+
+pub(super) fn context() -> Context {
+    let driver = Driver {
+        current,
+        set_current,
+        stream_create: create,
+        stream_destroy,
+        event_create: create,
+        event_record,
+        event_query,
+        event_destroy,
+        error: |call, code| CudaCode { call, code, name: "A_FAKE_ERROR".into() },
+    };
+    Context::of(Box::leak(Box::new(driver)), CONTEXT)
+}
+
+pub(super) fn cufile(calls: Calls) -> Arc<CuFile> {
+    CuFile::with(Box::leak(Box::new(calls)), &context(), None).unwrap()
+}
+
+/// Memory that says when it is freed.
+pub(super) struct Memory(pub(super) Vec<u8>);
+
+impl Memory {
+    const PAGE: usize = 4096;
+
+    pub(super) fn new(len: usize) -> Self {
+        Self(vec![0xee; len + Self::PAGE])
+    }
+
+    pub(super) fn base(&self) -> u64 {
+        self.0.as_ptr().expose_provenance().next_multiple_of(Self::PAGE) as u64
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        with(|world| world.say("freed"));
+    }
+}
+
+/// An opened fake, a file and memory that is registered.
+pub(super) struct Rig {
+    pub(super) cufile: Arc<CuFile>,
+    pub(super) context: Context,
+    pub(super) handle: Arc<Handle>,
+    pub(super) memory: Arc<Registration>,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        let cufile = cufile(calls());
+        let context = context();
+        let file = Arc::new(File::open(std::env::current_exe().unwrap()).unwrap());
+        let handle = Handle::new(&cufile, file).unwrap();
+        let memory = Memory::new(1 << 20);
+        let base = memory.base();
+        let memory = Registration::new(&cufile, &context, base, 1 << 20, Arc::new(memory)).unwrap();
+        Self { cufile, context, handle, memory }
+    }
+
+    /// So many transfers of two pages each, one behind the other.
+    pub(super) fn transfers(&self, count: u64) -> Vec<Transfer> {
+        (0..count)
+            .map(|at| Transfer::new(&self.handle, &self.memory, at * 8192, 8192, 8192, at * 8192).unwrap())
+            .collect()
+    }
+
+    /// Whether the first so many bytes of memory are the file's.
+    pub(super) fn has_read(&self, bytes: usize) -> bool {
+        let memory = ptr::with_exposed_provenance::<u8>(self.memory.base() as usize);
+        // SAFETY: the registration keeps it, and no read is under way.
+        let memory = unsafe { std::slice::from_raw_parts(memory, bytes) };
+        with(|world| world.file[..bytes] == *memory)
+    }
+}
