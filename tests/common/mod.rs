@@ -2,6 +2,7 @@
 //! children under reduced privileges, and a watchdog. Each binary uses a part of it.
 #![allow(dead_code)]
 
+pub mod carrier;
 pub mod data;
 pub mod fuse;
 pub mod knobs;
