@@ -1,0 +1,170 @@
+//! Host memory of queued copies, watched for changes between the call and the copy. A source that changes was given
+//! back too early; a destination that changes is written by host and device at once. What the emulator itself writes
+//! there, in the order of a stream, is no change.
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use super::is_mapped;
+use crate::sync::lock;
+use crate::{script, violations};
+
+/// Up to here all is looked at; of more, a word in each `STRIDE` bytes. A slot that is filled anew changes them all.
+const WHOLE: usize = 16 << 10;
+const STRIDE: usize = 256;
+const WORD: usize = 8;
+
+#[derive(Debug, Clone)]
+struct Watched {
+    ptr: usize,
+    len: usize,
+    what: String,
+    /// None while a stream writes there: what it leaves is what counts.
+    print: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Watches {
+    next: u64,
+    all: BTreeMap<u64, Watched>,
+    /// Where streams are writing now.
+    writing: BTreeMap<u64, (usize, usize)>,
+}
+
+static WATCHES: Mutex<Watches> = Mutex::new(Watches { next: 0, all: BTreeMap::new(), writing: BTreeMap::new() });
+
+/// A piece of host memory that must not change. Dropped, it is watched no longer.
+#[derive(Debug)]
+pub struct Watch {
+    id: u64,
+}
+
+impl Watch {
+    pub fn new(ptr: usize, len: usize, what: String) -> Watch {
+        let id = {
+            let mut watches = lock(&WATCHES);
+            let id = watches.number();
+            watches.all.insert(id, Watched { ptr, len, what, print: None });
+            id
+        };
+        let print = fingerprint(ptr, len);
+        let mut watches = lock(&WATCHES);
+        // A writer that was at work meanwhile looks again when it ends, or has done so.
+        let written = watches.writing.values().any(|&(start, end)| start < ptr + len && ptr < end);
+        if let Some(watched) = watches.all.get_mut(&id).filter(|watched| !written && watched.print.is_none()) {
+            watched.print = print;
+        }
+        Watch { id }
+    }
+
+    /// Reports it if the memory changed; false if it cannot be touched at all.
+    pub fn check(&self) -> bool {
+        let watched = lock(&WATCHES).all.get(&self.id).cloned();
+        watched.is_none_or(|watched| {
+            let now = watched.compare();
+            if let Some(watched) = lock(&WATCHES).all.get_mut(&self.id) {
+                watched.print = now;
+            }
+            now.is_some()
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        lock(&WATCHES).all.remove(&self.id);
+    }
+}
+
+impl Watches {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn touching(&self, start: usize, end: usize) -> Vec<(u64, Watched)> {
+        let chosen = self.all.iter().filter(|(_, watched)| watched.ptr < end && start < watched.ptr + watched.len);
+        chosen.map(|(&id, watched)| (id, watched.clone())).collect()
+    }
+}
+
+impl Watched {
+    /// Reports a change; gives what is there now.
+    fn compare(&self) -> Option<u64> {
+        let Watched { ptr, len, what, print } = self;
+        let now = fingerprint(*ptr, *len);
+        match (print, now) {
+            (Some(before), Some(now)) if *before != now => {
+                violations::report(format!(
+                    "{what}: the {len} bytes of host memory at {ptr:#x} changed before the copy"
+                ));
+            }
+            (_, None) => {
+                violations::report(format!("{what}: the {len} bytes of host memory at {ptr:#x} are mapped no more"));
+            }
+            _ => {}
+        }
+        now
+    }
+}
+
+/// Lets a stream write to host memory that other copies may be waiting to read.
+pub fn write_host(ptr: usize, len: usize, write: impl FnOnce()) {
+    around(ptr, ptr + len, write);
+}
+
+/// Runs code of others in a stream's order: whatever it changes is meant.
+pub fn run_foreign(run: impl FnOnce()) {
+    around(0, usize::MAX, run);
+}
+
+/// Neither holds the lock while it looks at memory nor while it works: both may take long.
+fn around(start: usize, end: usize, work: impl FnOnce()) {
+    let (writer, before) = {
+        let mut watches = lock(&WATCHES);
+        let writer = watches.number();
+        watches.writing.insert(writer, (start, end));
+        (writer, watches.touching(start, end))
+    };
+    for (id, watched) in before {
+        watched.compare();
+        if let Some(watched) = lock(&WATCHES).all.get_mut(&id) {
+            watched.print = None;
+        }
+    }
+    work();
+    let after = {
+        let mut watches = lock(&WATCHES);
+        watches.writing.remove(&writer);
+        watches.touching(start, end)
+    };
+    for (id, watched) in after {
+        let print = fingerprint(watched.ptr, watched.len);
+        if let Some(watched) = lock(&WATCHES).all.get_mut(&id) {
+            watched.print = print;
+        }
+    }
+}
+
+fn fingerprint(ptr: usize, len: usize) -> Option<u64> {
+    if !is_mapped(ptr, len) {
+        return None;
+    }
+    let whole = len <= WHOLE || script::setting("watch").is_some_and(|how| how == "whole");
+    let stride = if whole { WORD } else { STRIDE };
+    let mut print = len as u64;
+    let mut at = 0;
+    while at + WORD <= len {
+        // SAFETY: the word is within memory that is mapped; the program under test may write to it at the same time,
+        // which is what is looked for, and volatile reads take whatever is there.
+        let word = unsafe { ((ptr + at) as *const [u8; WORD]).read_volatile() };
+        print = (print ^ u64::from_ne_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        at += stride;
+    }
+    // The last bytes, which a stride may have passed over.
+    for at in len.saturating_sub(WORD)..len {
+        // SAFETY: as above.
+        let byte = unsafe { ((ptr + at) as *const u8).read_volatile() };
+        print = (print ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    Some(print)
+}
