@@ -7,6 +7,7 @@ pub(crate) mod block_size;
 pub(crate) mod cachestat;
 pub(crate) mod cgroup;
 pub(crate) mod cuda;
+pub(crate) mod cufile;
 pub(crate) mod limits;
 pub(crate) mod machine;
 pub(crate) mod memory_left;
@@ -20,4 +21,4 @@ pub(crate) mod statx;
 mod text;
 
 #[cfg(test)]
-mod fake_tree;
+pub(crate) mod fake_tree;

@@ -4,6 +4,7 @@
 mod batch;
 mod context;
 mod copier;
+pub(crate) mod cufile;
 mod event;
 mod memory;
 mod pinned;

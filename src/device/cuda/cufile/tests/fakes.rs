@@ -1,0 +1,3 @@
+pub(in super::super) fn is_forked() -> bool {
+    false
+}
