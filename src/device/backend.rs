@@ -29,10 +29,10 @@ pub(crate) type Ticket = u64;
 /// A stream of copies between slots and one device. Copies are carried out in the order given, while the caller does
 /// something else; what they read and write is kept until they are done, also when the copier is dropped.
 ///
-/// Used by one thread, which calls [`enter`](Self::enter) first.
+/// All but `to_host` is for one thread, which calls [`bind`](Self::bind) first.
 pub(crate) trait Copier: fmt::Debug + Send {
-    /// Makes this thread one that may use the device.
-    fn enter(&mut self) -> Result<(), DeviceError>;
+    /// Makes this thread, one of our own, one that may use the device.
+    fn bind(&mut self) -> Result<(), DeviceError>;
 
     /// Orders `spans` of a slot to be copied. After an error nothing of them is in flight any more.
     fn to_device(

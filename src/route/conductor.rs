@@ -143,7 +143,7 @@ impl Work {
     fn run(mut self) {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
-        if let Err(error) = self.copier.enter() {
+        if let Err(error) = self.copier.bind() {
             self.broken = Some(error);
         }
         loop {

@@ -148,7 +148,6 @@ impl Landed {
                 Some(copier) => copier,
                 none => none.insert(gpu.device.copier(Arc::clone(&gpu.pinned))?),
             };
-            copier.enter()?;
             bytes.extend_from_slice(&copier.to_host(&memory, from, pinned)?);
         }
         Ok(bytes)

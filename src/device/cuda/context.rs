@@ -80,25 +80,42 @@ impl CudaDevice {
         self.process == std::process::id()
     }
 
-    /// Makes the context current on this thread, as each thread that calls the driver must.
-    pub(crate) fn enter(&self) -> Result<(), DeviceError> {
+    /// Makes the context current on this thread for good: for threads of our own. Each thread that calls the driver must
+    /// have one.
+    pub(crate) fn bind(&self) -> Result<(), DeviceError> {
         if !self.is_ours() {
             return Err(self.error(DeviceFault::Forked));
         }
-        let ours: cuda::Context = self.context.cu_ctx().cast();
-        let mut current = std::ptr::null_mut();
-        // SAFETY: the driver writes the current context of this thread, or null, to `current`.
-        self.check("cuCtxGetCurrent", unsafe { (self.library.context_current)(&mut current) })?;
-        if current == ours {
-            return Ok(());
+        self.set_current(self.raw())
+    }
+
+    /// Makes it current until what is returned is dropped: for threads of others, whose own current context must not
+    /// change under them.
+    pub(crate) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
+        if !self.is_ours() {
+            return Err(self.error(DeviceFault::Forked));
         }
-        // SAFETY: `context` retains this context for as long as `self` lives.
-        self.check("cuCtxSetCurrent", unsafe { (self.library.context_set_current)(ours) })
+        let mut before = std::ptr::null_mut();
+        // SAFETY: the driver writes the current context of this thread, or null.
+        self.check("cuCtxGetCurrent", unsafe { (self.library.context_current)(&mut before) })?;
+        if before != self.raw() {
+            self.set_current(self.raw())?;
+        }
+        Ok(Entered { device: self, before })
+    }
+
+    fn raw(&self) -> cuda::Context {
+        self.context.cu_ctx().cast()
+    }
+
+    fn set_current(&self, context: cuda::Context) -> Result<(), DeviceError> {
+        // SAFETY: it is ours, which `self.context` retains, or one that was current on this thread a moment ago, or null.
+        self.check("cuCtxSetCurrent", unsafe { (self.library.context_set_current)(context) })
     }
 
     /// Bytes free, and all.
     pub(crate) fn memory(&self) -> Result<(u64, u64), DeviceError> {
-        self.enter()?;
+        let _current = self.enter()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: the driver writes two sizes, and this thread has a current context.
         self.check("cuMemGetInfo", unsafe { (self.library.memory_info)(&mut free, &mut total) })?;
@@ -138,6 +155,21 @@ impl CudaDevice {
 
     pub(crate) fn error(&self, fault: DeviceFault) -> DeviceError {
         DeviceError { device: format!("cuda:{}", self.ordinal()), fault }
+    }
+}
+
+/// While this lives, the device's context is current on the thread that made it.
+pub(crate) struct Entered<'a> {
+    device: &'a CudaDevice,
+    before: cuda::Context,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if self.before != self.device.raw() {
+            // Were it refused, the thread would be left with our context, which is as valid.
+            let _ = self.device.set_current(self.before);
+        }
     }
 }
 

@@ -42,7 +42,7 @@ unsafe impl Send for CudaCopier {}
 impl CudaCopier {
     pub(crate) fn new(device: &Arc<CudaDevice>, pinned: Arc<PinnedArena>) -> Result<Self, DeviceError> {
         const NON_BLOCKING: u32 = 1;
-        device.enter()?;
+        let _current = device.enter()?;
         let mut stream = std::ptr::null_mut();
         // SAFETY: the driver writes one handle.
         device.check("cuStreamCreate", unsafe { (device.library().stream_create)(&mut stream, NON_BLOCKING) })?;
@@ -96,8 +96,8 @@ impl CudaCopier {
 }
 
 impl Copier for CudaCopier {
-    fn enter(&mut self) -> Result<(), DeviceError> {
-        self.device.enter()
+    fn bind(&mut self) -> Result<(), DeviceError> {
+        self.device.bind()
     }
 
     fn to_device(
@@ -138,7 +138,9 @@ impl Copier for CudaCopier {
         if at.checked_add(slot.len()).is_none_or(|end| end > memory.len()) {
             return Err(self.outside());
         }
-        let event = Event::new(&self.device)?;
+        let device = Arc::clone(&self.device);
+        let _current = device.enter()?;
+        let event = Event::new(&device)?;
         let (to, mut done) = (slot.address(), 0);
         let mut ordered = Ok(());
         while done < slot.len() && ordered.is_ok() {
@@ -178,8 +180,9 @@ impl Drop for CudaCopier {
             std::mem::forget(std::mem::take(&mut self.in_flight));
             return;
         }
-        let settled = self.device.enter().is_ok() && (self.in_flight.is_empty() || self.settle());
-        if !settled {
+        let device = Arc::clone(&self.device);
+        let current = device.enter();
+        if !(self.in_flight.is_empty() || current.is_ok() && self.settle()) {
             for order in self.in_flight.drain(..) {
                 keep_for_ever(order.source, &order.memory);
             }
