@@ -76,7 +76,7 @@ fn file(config: &CuFileJson) -> Finding {
             Finding::no(KIND, "file", format!("{path} cannot be read: {why}"), "mend the file or its permissions")
         }
         (Content::Malformed(why), _) => {
-            let fix = "mend that place; it is JSON in which // and # begin comments (`forebay doctor` reads no more)";
+            let fix = "mend that place; it is JSON in which // and # begin comments";
             Finding::no(KIND, "file", format!("{path} is not valid: {why}"), fix)
         }
     }

@@ -76,7 +76,7 @@ fn none(platform: &Platform) -> Finding {
         let reason = "under Windows (WSL) GPUs are not on the PCI bus and cuFile does not read directly";
         return Finding::note("gpu", "none seen", reason).fix("use Linux itself for direct reads");
     }
-    Finding::note("gpu", "none", "no NVIDIA GPU on the PCI bus: bytes land in host memory")
+    Finding::note("gpu", "none", "no NVIDIA GPU on the PCI bus, and no driver for one")
 }
 
 /// The GPUs, and all that decides by which ways bytes reach them.
