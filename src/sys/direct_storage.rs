@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::block::{BlockDevice, DiskKind};
 use super::mounts::Mount;
+use super::statx;
 use super::text;
 
 /// A reason why cuFile cannot read a file directly.
@@ -29,6 +30,8 @@ pub enum Obstacle {
     Fabric(String, String),
     /// An NVMe disk under the driver's own multipath: its name. The kernel's P2PDMA does not pass it.
     Multipath(String),
+    /// A file with an attribute that cuFile refuses: `encrypted`, `compressed`, `append-only` or `immutable`.
+    Attribute(&'static str),
 }
 
 impl Obstacle {
@@ -46,6 +49,19 @@ pub fn obstacles(proc: &Path, mount: Option<&Mount>, device: Option<&BlockDevice
         of_device(device, &mut obstacles);
     }
     obstacles
+}
+
+/// What stands in the way in the file itself, which must not be encrypted, compressed, append-only or immutable (`lsattr`
+/// shows that). Nothing is found where the kernel does not tell.
+pub fn file_obstacle(path: &Path) -> Option<Obstacle> {
+    refused(statx::attributes(path)).map(Obstacle::Attribute)
+}
+
+/// By the bits of `STATX_ATTR_`.
+fn refused(attributes: u64) -> Option<&'static str> {
+    const NAMES: [(u64, &str); 4] =
+        [(0x800, "encrypted"), (0x4, "compressed"), (0x20, "append-only"), (0x10, "immutable")];
+    NAMES.into_iter().find(|(bit, _)| attributes & bit != 0).map(|(_, name)| name)
 }
 
 const NETWORK: [&str; 8] = ["nfs", "nfs4", "lustre", "gpfs", "beegfs", "wekafs", "ceph", "cifs"];
@@ -191,5 +207,34 @@ mod tests {
         let sys = FakeTree::new();
         sys.file("devices/virtual/block/dm-1/dm/uuid", "LVM-abc\n");
         assert_eq!(of_folder(&sys, "devices/virtual/block/dm-1"), [Obstacle::DeviceMapper("dm-1".into())]);
+    }
+
+    #[test]
+    fn attributes_that_are_refused() {
+        for (bits, expected) in [
+            (0, None),
+            (0x4, Some("compressed")),
+            (0x810, Some("encrypted")),
+            (0x20, Some("append-only")),
+            (0x40, None),
+        ] {
+            assert_eq!(refused(bits), expected, "{bits:#x}");
+        }
+    }
+
+    #[test]
+    fn an_immutable_file_is_found() {
+        let folder = FakeTree::new();
+        folder.file("data", "bytes");
+        let path = folder.path("data");
+        assert_eq!(file_obstacle(&path), None);
+        let set = |flag: &str| std::process::Command::new("chattr").arg(flag).arg(&path).output();
+        if !set("+i").is_ok_and(|answer| answer.status.success()) {
+            eprintln!("skipped: chattr +i is not allowed here");
+            return;
+        }
+        let found = file_obstacle(&path);
+        assert!(set("-i").unwrap().status.success());
+        assert_eq!(found, Some(Obstacle::Attribute("immutable")));
     }
 }

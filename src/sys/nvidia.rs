@@ -1,9 +1,10 @@
 //! NVIDIA's kernel driver, and whether this process may talk to it.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use nix::libc;
 
 use super::text;
 use super::version::Version;
@@ -44,7 +45,7 @@ pub enum DeviceNode {
     Usable,
     /// It is there and may not be opened by this process.
     Denied,
-    /// It is not there.
+    /// It is not there, or no driver stands behind it.
     Missing,
 }
 
@@ -83,10 +84,13 @@ impl DeviceNode {
     /// Opens for reading and writing, as CUDA does: the file's mode cannot tell, since a container's rules for devices
     /// stand beside it.
     fn try_open(path: &Path) -> Self {
-        let opened = File::options().read(true).write(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
-        match opened.map_err(|error| error.kind()) {
+        let opened = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+        match opened {
             Ok(_) => Self::Usable,
-            Err(io::ErrorKind::NotFound) => Self::Missing,
+            // A node outlives its driver, and then leads nowhere.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO | libc::ENODEV)) => {
+                Self::Missing
+            }
             Err(_) => Self::Denied,
         }
     }
@@ -186,8 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_cannot_be_opened_is_denied() {
+    fn a_node_that_leads_nowhere_is_missing_and_one_that_cannot_be_opened_denied() {
         let tree = FakeTree::new();
+        // A socket answers an open as a node without a driver does: ENXIO.
+        let _socket = std::os::unix::net::UnixListener::bind(tree.path("socket")).unwrap();
+        assert_eq!(DeviceNode::try_open(&tree.path("socket")), DeviceNode::Missing);
         tree.dir("dev/nvidiactl");
         assert_eq!(DeviceNode::try_open(&tree.path("dev/nvidiactl")), DeviceNode::Denied);
     }

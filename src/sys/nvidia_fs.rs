@@ -16,6 +16,8 @@ pub struct NvidiaFs {
     pub version: Option<Version>,
     /// Whether its statistics, which prove that a read was direct, can be read.
     pub stats: bool,
+    /// Whether it counts reads in its statistics, which is a switch of its own; `None` where it does not tell.
+    pub counts_reads: Option<bool>,
     /// Whether its device nodes `/dev/nvidia-fs*` are there; cuFile falls back to reading by the CPU without them.
     pub nodes: bool,
     /// PCI bridges that redirect traffic between devices (ACS), by address; `None` where the module does not tell.
@@ -36,6 +38,7 @@ impl NvidiaFs {
         Some(Self {
             version: exact().or_else(short),
             stats: is_readable(&folder.join("stats")),
+            counts_reads: text::number(&module.join("parameters/rw_stats_enabled")).map(|switch| switch != 0),
             nodes: has_nodes(&root.join("dev")),
             redirecting_bridges: bridges.map(|text| text.lines().map(|line| line.trim().to_owned()).collect()),
         })
@@ -86,12 +89,13 @@ mod tests {
         let loaded = module(&[
             ("sys/module/nvidia_fs/version", "2.25.7\n"),
             ("proc/driver/nvidia-fs/stats", "GDS Version: 1.13\n"),
+            ("sys/module/nvidia_fs/parameters/rw_stats_enabled", "1\n"),
             ("proc/driver/nvidia-fs/bridges", "0000:80:01.0\n"),
             ("dev/nvidia-fs0", ""),
         ]);
         let loaded = loaded.unwrap();
         assert_eq!(loaded.version.unwrap().to_string(), "2.25.7");
-        assert!(loaded.stats && loaded.nodes);
+        assert!(loaded.stats && loaded.nodes && loaded.counts_reads == Some(true));
         assert_eq!(loaded.redirecting_bridges.unwrap(), ["0000:80:01.0"]);
     }
 

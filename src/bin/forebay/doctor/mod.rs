@@ -7,6 +7,7 @@ mod direct;
 mod disk;
 mod engines;
 mod finding;
+mod gpu;
 mod machine;
 mod path;
 mod routes;
@@ -24,6 +25,7 @@ use crate::stderr;
 use crate::stdout::Stdout;
 
 use finding::Finding;
+use gpu::{Gpus, Roots};
 use machine::Machine;
 use path::Subject;
 use table::Section;
@@ -37,9 +39,11 @@ const MAX_WIDTH: usize = 140;
 
 pub fn run(common: &Common, doctor: &Doctor) -> Outcome {
     let mut errors = Vec::new();
-    let mut sections = vec![Section { title: "This machine".to_owned(), findings: machine(common) }];
+    let roots = Roots { sys: facts::sys(), proc: facts::proc(), root: facts::root() };
+    let gpus = Gpus::read(roots, |name| std::env::var_os(name));
+    let mut sections = vec![Section { title: "This machine".to_owned(), findings: machine(common, &gpus) }];
     for path in &doctor.paths {
-        match section(path) {
+        match section(path, &gpus) {
             Ok(section) => sections.push(section),
             Err((section, error)) => {
                 sections.push(section);
@@ -57,17 +61,18 @@ pub fn run(common: &Common, doctor: &Doctor) -> Outcome {
     Err(Failure::Error(last))
 }
 
-fn machine(common: &Common) -> Vec<Finding> {
+fn machine(common: &Common, gpus: &Gpus) -> Vec<Finding> {
     let budget = common.budget.map_or(DEFAULT_BUDGET, |budget| budget.0);
     let machine = Machine { sys: facts::sys(), proc: facts::proc(), budget };
     let mut findings = machine.findings();
     findings.extend(engines::findings(common.engine));
+    findings.extend(gpus.machine(budget));
     findings.extend(routes::findings());
     findings
 }
 
 /// Findings on one path; one that cannot be looked at is a finding and an error.
-fn section(path: &OsStr) -> Result<Section, (Section, String)> {
+fn section(path: &OsStr, gpus: &Gpus) -> Result<Section, (Section, String)> {
     let subject = match Subject::new(Path::new(path)) {
         Ok(subject) => subject,
         Err(error) => {
@@ -81,6 +86,8 @@ fn section(path: &OsStr) -> Result<Section, (Section, String)> {
     if subject.is_readable_kind() {
         findings.extend(direct::findings(&subject));
         findings.extend(subject.storage(facts::sys(), facts::proc()));
+        let (mount, device) = subject.lies_on(facts::sys(), facts::proc());
+        findings.extend(gpus.path(Path::new(path), mount.as_ref(), device.as_ref()));
     }
     Ok(Section { title: subject.name, findings })
 }
