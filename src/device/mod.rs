@@ -12,6 +12,6 @@ mod error;
 
 pub(crate) use arena::{DeviceArena, DeviceLoan, DeviceSlot};
 pub(crate) use backend::{Copier, Memory, Span, Ticket};
-pub(crate) use cuda::{CudaDevice, Event, PinnedArena};
+pub(crate) use cuda::{CudaDevice, Event, PinnedArena, cufile};
 pub use device::{Device, DeviceKind};
 pub use error::{DeviceError, DeviceFault};

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,9 @@ use super::bytes::{RouteBytes, Tally};
 use super::carry::Carry;
 use super::conductor::Conductor;
 use super::decision::{Decision, Rejected, Route, Switches};
+use super::direct::Direct;
 use super::error::{CarryError, CarryFault};
+use super::hindrance::Hindrance;
 use super::landed::Landed;
 use super::reason::NoRoute;
 use crate::device::{Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, PinnedArena};
@@ -53,6 +55,8 @@ pub(super) struct Core {
 
 /// What a CUDA device needs beside the reader.
 pub(super) struct Gpu {
+    /// cuFile, or why it cannot be used at all.
+    pub(super) direct: Result<Direct, NoRoute>,
     pub(super) device: Arc<CudaDevice>,
     pub(super) arena: DeviceArena,
     pub(super) pinned: Arc<PinnedArena>,
@@ -90,12 +94,7 @@ impl Carrier {
     /// for it.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, CarryError> {
         let file = self.core.reader.open(path)?;
-        let decided = self.core.decide(&file);
-        let decision = decided.map_err(|Rejected { route, reason }| CarryError {
-            path: file.path().to_owned(),
-            offset: 0,
-            fault: CarryFault::NoRoute { route, reason },
-        })?;
+        let decision = self.core.decide(&file).map_err(|rejected| no_route(&file, 0, rejected))?;
         tracing::debug!("{}: route {}", file.path().display(), decision.chosen);
         Ok(file)
     }
@@ -164,11 +163,56 @@ impl Core {
 
     fn can(&self, route: Route, file: &File) -> Result<(), NoRoute> {
         match route {
-            Route::Direct => Err(NoRoute::HostDevice),
+            Route::Direct => self.can_direct(file),
             Route::Bounce => file.direct().map(|_| ()).map_err(NoRoute::NoDirectIo),
             Route::Cached => Ok(()),
         }
     }
+}
+
+impl Core {
+    /// The numbers of those files that cuFile reads.
+    ///
+    /// # Errors
+    /// Where no route can be had for one of them.
+    pub(super) fn direct_files(&self, extents: &[Extent]) -> Result<HashSet<u64>, CarryError> {
+        let mut direct = HashSet::new();
+        let mut last = None;
+        for Extent { file, offset, .. } in extents {
+            // Most often the same one many times.
+            if last.replace(file.inner.id) == Some(file.inner.id) {
+                continue;
+            }
+            let decision = self.decide(file).map_err(|rejected| no_route(file, *offset, rejected))?;
+            if decision.chosen == Route::Direct {
+                direct.insert(file.inner.id);
+            }
+        }
+        Ok(direct)
+    }
+
+    /// Whether cuFile must carry everything, whatever the page cache holds.
+    pub(super) fn is_direct_alone(&self) -> bool {
+        self.switches.forced() == Some(Route::Direct)
+    }
+
+    fn can_direct(&self, file: &File) -> Result<(), NoRoute> {
+        let gpu = self.gpu.as_ref().ok_or(NoRoute::HostDevice)?;
+        let direct = gpu.direct.as_ref().map_err(Clone::clone)?;
+        let forced = self.switches.forced() == Some(Route::Direct);
+        if !forced {
+            file.direct().map_err(NoRoute::NoDirectIo)?;
+        }
+        // Forced, it is carried through the compatibility mode, too, and counted as that.
+        if direct.is_compat(file, &self.reader, &gpu.arena)? && !forced {
+            return Err(NoRoute::CompatOnly { seen: Hindrance::of_file(&file.inner.lookup) });
+        }
+        Ok(())
+    }
+}
+
+fn no_route(file: &File, offset: u64, Rejected { route, reason }: Rejected) -> CarryError {
+    CarryError { path: file.path().to_owned(), offset, fault: CarryFault::NoRoute { route, reason } }
 }
 
 impl Drop for Core {

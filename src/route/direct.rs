@@ -12,7 +12,7 @@ use super::hindrance::Hindrance;
 use super::reason::NoRoute;
 use crate::device::cufile::{Batch, Context, Counters, CuFile, CuFileError, Form, Handle, Job, Pool, Registration};
 use crate::device::cufile::{Stream, Transfer};
-use crate::device::{CudaDevice, DeviceArena, Memory};
+use crate::device::{CudaDevice, DeviceArena};
 use crate::storage::{Descriptors, File, Reader};
 use crate::sync::lock;
 
@@ -75,6 +75,11 @@ impl Direct {
         let compat = self.try_first_bytes(file, reader, arena)?;
         lock(&self.compat).insert(file.inner.id, compat);
         Ok(compat)
+    }
+
+    /// What was found by [`is_compat`](Self::is_compat).
+    pub(super) fn is_compat_known(&self, file: &File) -> bool {
+        lock(&self.compat).get(&file.inner.id).copied().unwrap_or(false)
     }
 
     fn try_first_bytes(&self, file: &File, reader: &Reader, arena: &DeviceArena) -> Result<bool, NoRoute> {

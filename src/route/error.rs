@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use super::decision::Route;
 use super::reason::NoRoute;
 use crate::device::DeviceError;
+use crate::device::cufile::CuFileFault;
 use crate::memory::MemoryError;
 use crate::storage::{OpenError, OpenFault, ReadError, ReadFault};
 
@@ -42,6 +43,9 @@ pub enum CarryFault {
     /// They could not be read.
     #[error("{0}")]
     Read(#[source] ReadFault),
+    /// cuFile could not read them.
+    #[error("cuFile: {0}")]
+    Direct(#[source] CuFileFault),
     /// The device refused, or failed.
     #[error("{0}")]
     Device(#[source] DeviceError),

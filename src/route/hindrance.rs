@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use crate::facts::gds::{
-    DeviceNode, DriverFlavour, Iommu, IommuMode, NvidiaDriver, NvidiaFs, Obstacle, P2pDma, Platform, obstacles,
+    DeviceNode, DriverFlavour, Iommu, IommuMode, NvidiaDriver, NvidiaFs, Obstacle, P2pDma, Platform, file_obstacle,
+    obstacles,
 };
 use crate::facts::{self, BlockDevice, DeviceNumber, Mount};
 
@@ -81,6 +82,7 @@ impl Hindrance {
         }
         let nvidia_fs = NvidiaFs::read(sys, proc, root);
         let stopped = |obstacle: &Obstacle| nvidia_fs.is_none() || !obstacle.is_passed_by_nvidia_fs();
+        found.extend(file_obstacle(path).map(Self::Obstacle));
         found.extend(obstacles_of(path, sys, proc).into_iter().filter(stopped).map(Self::Obstacle));
         let driver = NvidiaDriver::read(sys, proc, root);
         if driver.as_ref().is_some_and(|driver| driver.control == DeviceNode::Denied) {
@@ -140,8 +142,11 @@ fn of_obstacle(obstacle: &Obstacle) -> String {
         Obstacle::Encrypted(disk) => format!("the disk {disk} is encrypted, so that only the CPU can read it"),
         Obstacle::DeviceMapper(disk) => format!("the disk {disk} is a volume of the device mapper"),
         Obstacle::NotNvme(disk, kind) => format!("the disk {disk} is {kind} and not NVMe"),
-        Obstacle::Raid(disk, level) => format!("the disk {disk} is software RAID ({level}), which P2PDMA does not pass"),
+        Obstacle::Raid(disk, level) => {
+            format!("the disk {disk} is software RAID ({level}), which P2PDMA does not pass")
+        }
         Obstacle::Fabric(disk, fabric) => format!("the disk {disk} is reached by {fabric}, which P2PDMA does not pass"),
+        Obstacle::Attribute(attribute) => format!("the file is {attribute}, which cuFile refuses"),
         Obstacle::Multipath(disk) => format!("the disk {disk} is under NVMe multipath, which P2PDMA does not pass"),
     }
 }
@@ -151,6 +156,7 @@ fn fix_of_obstacle(obstacle: &Obstacle) -> &'static str {
         Obstacle::Ext4Mode(_) => "mount it with data=ordered",
         Obstacle::Network(_) => "use the vendor's client with RDMA, or copy the data to a local NVMe drive",
         Obstacle::Raid(..) | Obstacle::Fabric(..) => "load nvidia-fs, which passes it, or use a single local drive",
+        Obstacle::Attribute(_) => "take the attribute away (`chattr`), or copy the file",
         Obstacle::Multipath(_) => "switch it off (nvme_core.multipath=N), or load nvidia-fs",
         _ => "copy the data to ext4 or xfs on a local NVMe drive",
     }

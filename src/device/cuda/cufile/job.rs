@@ -50,8 +50,15 @@ impl Job {
     pub(crate) fn new(transfers: Vec<Transfer>, loan: Option<Arc<dyn Memory>>) -> (Self, Waiter) {
         let (waiter, outcome) = oneshot::channel();
         let left = transfers.iter().map(Transfer::need).sum();
-        let job =
-            Self { transfers, next: (0, 0), left, landed: Landed::default(), failure: None, waiter: Some(waiter), loan };
+        let job = Self {
+            transfers,
+            next: (0, 0),
+            left,
+            landed: Landed::default(),
+            failure: None,
+            waiter: Some(waiter),
+            loan,
+        };
         (job, Waiter(outcome))
     }
 
