@@ -8,7 +8,7 @@ static DRAWN: AtomicU64 = AtomicU64::new(0);
 
 /// A number below `bound`, or 0 where `bound` is 0. The sequence depends on the setting `seed` alone.
 pub fn below(bound: u64) -> u64 {
-    let seed = script::setting("seed").and_then(|seed| seed.parse::<u64>().ok()).unwrap_or(1);
+    let seed = script::number("seed", 1.0) as u64;
     let drawn = DRAWN.fetch_add(1, Ordering::Relaxed);
     mixed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(drawn)) % bound.max(1)
 }

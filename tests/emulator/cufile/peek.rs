@@ -18,11 +18,19 @@ pub fn read<T: Copy>(address: usize) -> Option<T> {
 }
 
 /// Writes there, and says whether there was memory to write to.
-pub fn write<T: Copy>(address: usize, value: T) -> bool {
-    let size = size_of::<T>();
-    let here = libc::iovec { iov_base: (&raw const value).cast_mut().cast(), iov_len: size };
-    let there = libc::iovec { iov_base: address as *mut c_void, iov_len: size };
+pub fn write(address: usize, bytes: &[u8]) -> bool {
+    let here = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let there = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
     // SAFETY: `here` is only read; whatever `there` is, the kernel checks it.
     let moved = unsafe { libc::process_vm_writev(std::process::id() as libc::pid_t, &here, 1, &there, 1, 0) };
-    moved == size as isize
+    moved == bytes.len() as isize
+}
+
+/// Reads as many bytes as the slice has, and says whether there was memory to read.
+pub fn read_bytes(address: usize, bytes: &mut [u8]) -> bool {
+    let here = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let there = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
+    // SAFETY: `here` is memory of ours of that size; whatever `there` is, the kernel checks it.
+    let moved = unsafe { libc::process_vm_readv(std::process::id() as libc::pid_t, &here, 1, &there, 1, 0) };
+    moved == bytes.len() as isize
 }
