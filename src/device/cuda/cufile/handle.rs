@@ -74,12 +74,13 @@ impl fmt::Debug for Handle {
 /// trace of it.
 fn check_flags(flags: i32) -> Result<(), CuFileError> {
     // O_TMPFILE contains O_DIRECTORY.
-    const REFUSED: [(OFlag, &str); 5] = [
+    const REFUSED: [(OFlag, &str); 6] = [
         (OFlag::O_APPEND, "O_APPEND"),
         (OFlag::O_NONBLOCK, "O_NONBLOCK"),
         (OFlag::O_TMPFILE, "O_TMPFILE"),
         (OFlag::O_DIRECTORY, "O_DIRECTORY"),
         (OFlag::O_NOFOLLOW, "O_NOFOLLOW"),
+        (OFlag::O_NOATIME, "O_NOATIME"),
     ];
     let flags = OFlag::from_bits_retain(flags);
     if let Some(&(_, name)) = REFUSED.iter().find(|(flag, _)| flags.contains(*flag)) {

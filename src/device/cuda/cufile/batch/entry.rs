@@ -29,14 +29,12 @@ pub(super) fn entry(event: &IoEvent) -> Entry {
     if state & ENDED == 0 {
         return Entry::Flying;
     }
-    if has(io_status::FAILED) {
+    if has(io_status::FAILED) || has(io_status::INVALID) {
+        let how = if has(io_status::INVALID) { EntryState::Invalid } else { EntryState::Failed };
         return match number {
-            Answer::Bytes(_) => Entry::Doubtful(CuFileFault::Entry(EntryState::Failed)),
+            Answer::Bytes(_) => Entry::Doubtful(CuFileFault::Entry(how)),
             error => Entry::Answered(error),
         };
-    }
-    if has(io_status::INVALID) {
-        return Entry::Doubtful(CuFileFault::Entry(EntryState::Invalid));
     }
     if has(io_status::CANCELED) {
         return Entry::Doubtful(CuFileFault::Entry(EntryState::Cancelled));
@@ -62,6 +60,7 @@ mod tests {
         assert!(matches!(of(16, -5), Entry::Answered(Answer::Errno(Some(5)))));
         assert!(matches!(of(16, -5030), Entry::Answered(Answer::Code(CuFileCode(5030)))));
         assert!(matches!(of(64, -5), Entry::Answered(Answer::Errno(Some(5)))));
+        assert!(matches!(of(4, -5022), Entry::Answered(Answer::Code(CuFileCode(5022)))));
         assert!(matches!(of(64, 4096), Entry::Doubtful(CuFileFault::Entry(EntryState::Failed))));
         assert!(matches!(of(64, 0), Entry::Doubtful(CuFileFault::Entry(EntryState::Failed))));
         assert!(matches!(of(64 | 16, 4096), Entry::Doubtful(CuFileFault::Entry(EntryState::Failed))));

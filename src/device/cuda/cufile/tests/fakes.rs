@@ -1,3 +1,0 @@
-pub(in super::super) fn is_forked() -> bool {
-    false
-}
