@@ -94,8 +94,8 @@ impl Direct {
         };
         let (at, need) = (slot.start() as u64, file.len().min(u64::from(block)));
         let transfer = Transfer::new(&handle, &self.memory, 0, u64::from(block), need, at).map_err(refused)?;
-        let (job, waiter) = Job::new(vec![transfer], Some(Arc::new(slot)));
-        self.form.take(job);
+        let (job, waiter) = Job::new(vec![transfer]);
+        self.form.take(job.holding(Arc::new(slot)));
         waiter.wait().map_err(|fault| NoRoute::Unreadable(fault.fault.to_string()))?;
         Ok(!handle.is_direct() || self.was_compat(before.as_ref()))
     }

@@ -97,8 +97,8 @@ impl DirectRead {
             pairs.push(pair);
         }
         let before = direct.counters();
-        let (job, waiter) = Job::new(job, Some(Arc::clone(&self.slot) as Arc<dyn Memory>));
-        direct.form().take(job);
+        let (job, waiter) = Job::new(job);
+        direct.form().take(job.holding(Arc::clone(&self.slot) as Arc<dyn Memory>));
         Ok(Wave { waiter, transfers, files, asked, compat, before, _pairs: pairs })
     }
 

@@ -45,9 +45,8 @@ pub(crate) struct Job {
 
 impl Job {
     /// A job of some transfers, and who waits for it. If that one is dropped, no further pieces begin; those under way
-    /// are awaited all the same. `loan` is the piece of registered memory that all of them read into, where that is lent
-    /// out in pieces.
-    pub(crate) fn new(transfers: Vec<Transfer>, loan: Option<Arc<dyn Memory>>) -> (Self, Waiter) {
+    /// are awaited all the same.
+    pub(crate) fn new(transfers: Vec<Transfer>) -> (Self, Waiter) {
         let (waiter, outcome) = oneshot::channel();
         let left = transfers.iter().map(Transfer::need).sum();
         let job = Self {
@@ -57,9 +56,15 @@ impl Job {
             landed: Landed::default(),
             failure: None,
             waiter: Some(waiter),
-            loan,
+            loan: None,
         };
         (job, Waiter(outcome))
+    }
+
+    /// Holds on to the piece of registered memory that all of it reads into, where that is lent out in pieces.
+    pub(crate) fn holding(mut self, loan: Arc<dyn Memory>) -> Self {
+        self.loan = Some(loan);
+        self
     }
 
     pub(super) fn transfers(&self) -> &[Transfer] {
