@@ -50,7 +50,10 @@ mod sync;
 mod sys;
 mod units;
 
-pub use device::cufile::{Counters as CuFileCounters, CuFileFault, EntryState, Refusal, Version as CuFileVersion};
+pub use device::cufile::{
+    Counters as CuFileCounters, CuFileFault, EntryState, Properties as CuFileProperties, Refusal,
+    Version as CuFileVersion,
+};
 pub use device::{Device, DeviceError, DeviceFault, DeviceKind};
 pub use error::{BuildError, Error};
 pub use memory::{Arena, Loan, MemoryError, PageKind, Slot};

@@ -16,6 +16,7 @@ use super::error::{CarryError, CarryFault};
 use super::hindrance::Hindrance;
 use super::landed::Landed;
 use super::reason::NoRoute;
+use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
 use crate::device::{Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, PinnedArena};
 use crate::memory::Slot;
 use crate::storage::{Extent, File, Reader};
@@ -134,6 +135,25 @@ impl Carrier {
         self.core.tally.now()
     }
 
+    /// What cuFile can do here, as it says itself.
+    ///
+    /// # Errors
+    /// Why the route `direct` cannot be had for any file.
+    pub fn cufile(&self) -> Result<&CuFileProperties, NoRoute> {
+        self.core.cufile().map(Direct::properties)
+    }
+
+    /// The version of the cuFile library; `None` where there is none, or one that does not say.
+    pub fn cufile_version(&self) -> Option<CuFileVersion> {
+        self.core.cufile().ok().and_then(Direct::version)
+    }
+
+    /// What cuFile itself has counted in this process, by the way bytes went underneath: what
+    /// [`RouteBytes::direct`] is checked against. `None` where the library keeps no counts (before CUDA 13.0).
+    pub fn cufile_counters(&self) -> Option<CuFileCounters> {
+        self.core.cufile().ok().and_then(Direct::counters)
+    }
+
     /// Bytes of device memory that are held by what has landed or is about to; 0 on the host.
     pub fn device_bytes_held(&self) -> u64 {
         self.core.gpu.as_ref().map_or(0, |gpu| gpu.arena.on_loan())
@@ -191,14 +211,18 @@ impl Core {
         Ok(direct)
     }
 
+    fn cufile(&self) -> Result<&Direct, NoRoute> {
+        let gpu = self.gpu.as_ref().ok_or(NoRoute::HostDevice)?;
+        gpu.direct.as_ref().map_err(Clone::clone)
+    }
+
     /// Whether cuFile must carry everything, whatever the page cache holds.
     pub(super) fn is_direct_alone(&self) -> bool {
         self.switches.forced() == Some(Route::Direct)
     }
 
     fn can_direct(&self, file: &File) -> Result<(), NoRoute> {
-        let gpu = self.gpu.as_ref().ok_or(NoRoute::HostDevice)?;
-        let direct = gpu.direct.as_ref().map_err(Clone::clone)?;
+        let (direct, gpu) = (self.cufile()?, self.gpu.as_ref().ok_or(NoRoute::HostDevice)?);
         let forced = self.switches.forced() == Some(Route::Direct);
         if !forced {
             file.direct().map_err(NoRoute::NoDirectIo)?;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::hindrance::Hindrance;
 use super::reason::NoRoute;
 use crate::device::cufile::{Batch, Context, Counters, CuFile, CuFileError, Form, Handle, Job, Pool, Registration};
-use crate::device::cufile::{Stream, Transfer};
+use crate::device::cufile::{Properties, Stream, Transfer, Version};
 use crate::device::{CudaDevice, DeviceArena};
 use crate::storage::{Descriptors, File, Reader};
 use crate::sync::lock;
@@ -115,6 +115,14 @@ impl Direct {
 
     pub(super) fn counters(&self) -> Option<Counters> {
         self.cufile.counters()
+    }
+
+    pub(super) fn properties(&self) -> &Properties {
+        self.cufile.properties()
+    }
+
+    pub(super) fn version(&self) -> Option<Version> {
+        self.cufile.version()
     }
 
     pub(super) fn form(&self) -> &dyn Form {

@@ -1,5 +1,6 @@
 use std::ffi::{c_char, c_int};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError};
@@ -14,7 +15,8 @@ use crate::sys::cuda::{self, CudaCode, CudaLibrary};
 /// One CUDA device with its primary context retained.
 pub(crate) struct CudaDevice {
     library: &'static CudaLibrary,
-    context: Arc<CudaContext>,
+    /// Taken only by `drop`.
+    context: ManuallyDrop<Arc<CudaContext>>,
     name: String,
     pci_address: Option<String>,
     /// The process that opened it: CUDA works in no other.
@@ -43,7 +45,7 @@ impl CudaDevice {
         let library = initialised().map_err(failed)?;
         let name = context.name().map_err(|error| failed(of_cudarc(library, "cuDeviceGetName", error)))?;
         let pci_address = pci_address(library, context.cu_device());
-        Ok(Self { library, name, pci_address, process: std::process::id(), context })
+        Ok(Self { library, name, pci_address, process: std::process::id(), context: ManuallyDrop::new(context) })
     }
 
     pub(crate) fn count() -> Result<usize, DeviceError> {
@@ -95,13 +97,18 @@ impl CudaDevice {
         if !self.is_ours() {
             return Err(self.error(DeviceFault::Forked));
         }
-        let mut before = std::ptr::null_mut();
-        // SAFETY: the driver writes the current context of this thread, or null.
-        self.check("cuCtxGetCurrent", unsafe { (self.library.context_current)(&mut before) })?;
+        let before = current(self.library).map_err(|fault| self.error(fault))?;
         if before != self.raw() {
             self.set_current(self.raw())?;
         }
         Ok(Entered { device: self, before })
+    }
+
+    /// Makes what was current before ours current again; nothing, where that is gone by now.
+    fn leave(&self, before: cuda::Context) {
+        if before != self.raw() && self.set_current(before).is_err() {
+            let _ = self.set_current(std::ptr::null_mut());
+        }
     }
 
     fn raw(&self) -> cuda::Context {
@@ -166,10 +173,23 @@ pub(crate) struct Entered<'a> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if self.before != self.device.raw() {
-            // Were it refused, the thread would be left with our context, which is as valid.
-            let _ = self.device.set_current(self.before);
+        self.device.leave(self.before);
+    }
+}
+
+impl Drop for CudaDevice {
+    /// cudarc makes the context current to release it, and leaves it so.
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            return;
         }
+        let Ok(before) = current(self.library) else { return };
+        let ours = self.raw();
+        // SAFETY: nobody uses the field again.
+        unsafe { ManuallyDrop::drop(&mut self.context) };
+        let before = if before == ours { std::ptr::null_mut() } else { before };
+        // SAFETY: it was current on this thread a moment ago, or is null.
+        let _ = unsafe { (self.library.context_set_current)(before) };
     }
 }
 
@@ -189,6 +209,15 @@ fn initialised() -> Result<&'static CudaLibrary, DeviceFault> {
         }
         Err(code) => Err(DeviceFault::Call { code }),
     }
+}
+
+/// The context that is current on this thread, or null.
+fn current(library: &CudaLibrary) -> Result<cuda::Context, DeviceFault> {
+    let mut current = std::ptr::null_mut();
+    // SAFETY: the driver writes one handle.
+    let answer = library.check("cuCtxGetCurrent", unsafe { (library.context_current)(&mut current) });
+    answer.map_err(|code| DeviceFault::Call { code })?;
+    Ok(current)
 }
 
 fn count(library: &CudaLibrary) -> Result<usize, DeviceFault> {

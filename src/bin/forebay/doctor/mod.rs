@@ -3,6 +3,7 @@
 //! Judges facts and tries engines; changes nothing and makes no file.
 
 mod advice;
+mod devices;
 mod direct;
 mod disk;
 mod engines;
@@ -24,6 +25,7 @@ use crate::json;
 use crate::stderr;
 use crate::stdout::Stdout;
 
+use devices::Target;
 use finding::Finding;
 use gpu::{Gpus, Roots};
 use machine::Machine;
@@ -41,9 +43,12 @@ pub fn run(common: &Common, doctor: &Doctor) -> Outcome {
     let mut errors = Vec::new();
     let roots = Roots { sys: facts::sys(), proc: facts::proc(), root: facts::root() };
     let gpus = Gpus::read(roots, |name| std::env::var_os(name));
-    let mut sections = vec![Section { title: "This machine".to_owned(), findings: machine(common, &gpus) }];
+    let (targets, devices) = devices::targets();
+    let mut findings = machine(common, &gpus);
+    findings.extend(devices);
+    let mut sections = vec![Section { title: "This machine".to_owned(), findings }];
     for path in &doctor.paths {
-        match section(path, &gpus) {
+        match section(path, &gpus, &targets) {
             Ok(section) => sections.push(section),
             Err((section, error)) => {
                 sections.push(section);
@@ -67,12 +72,11 @@ fn machine(common: &Common, gpus: &Gpus) -> Vec<Finding> {
     let mut findings = machine.findings();
     findings.extend(engines::findings(common.engine));
     findings.extend(gpus.machine(budget));
-    findings.extend(routes::findings());
     findings
 }
 
 /// Findings on one path; one that cannot be looked at is a finding and an error.
-fn section(path: &OsStr, gpus: &Gpus) -> Result<Section, (Section, String)> {
+fn section(path: &OsStr, gpus: &Gpus, targets: &[Target]) -> Result<Section, (Section, String)> {
     let subject = match Subject::new(Path::new(path)) {
         Ok(subject) => subject,
         Err(error) => {
@@ -88,6 +92,7 @@ fn section(path: &OsStr, gpus: &Gpus) -> Result<Section, (Section, String)> {
         findings.extend(subject.storage(facts::sys(), facts::proc()));
         let (mount, device) = subject.lies_on(facts::sys(), facts::proc());
         findings.extend(gpus.path(Path::new(path), mount.as_ref(), device.as_ref()));
+        findings.extend(subject.sample().iter().flat_map(|sample| routes::findings(&subject.name, sample, targets)));
     }
     Ok(Section { title: subject.name, findings })
 }
