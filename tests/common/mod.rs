@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod data;
+pub mod emulator;
 pub mod fuse;
 pub mod knobs;
 pub mod mounts;
