@@ -4,6 +4,7 @@
 
 pub mod carrier;
 pub mod data;
+pub mod emulator;
 pub mod fuse;
 pub mod knobs;
 pub mod mounts;

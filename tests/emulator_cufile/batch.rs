@@ -1,34 +1,34 @@
 //! Batches.
 
 use crate::abi::{BATCH_MODE, IoEvents, IoParams, OPCODE_READ, SUCCESS, Status, Timespec, code, status};
-use crate::rig::{MIB, Memory, Page, Rig, Sample};
+use crate::rig::{MIB, Memory, Rig, Sample};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-const ENTRY: usize = 4096;
+pub const ENTRY: usize = 4096;
 
-struct Batch<'a> {
+pub struct Batch<'a> {
     rig: &'a Rig,
-    id: *mut c_void,
+    pub id: *mut c_void,
 }
 
 impl<'a> Batch<'a> {
-    fn new(rig: &'a Rig, room: u32) -> Batch<'a> {
+    pub fn new(rig: &'a Rig, room: u32) -> Batch<'a> {
         let mut id = null_mut();
         // SAFETY: a place of our own.
         assert_eq!(unsafe { (rig.api.cuFileBatchIOSetUp)(&mut id, room) }, SUCCESS);
         Batch { rig, id }
     }
 
-    fn submit(&self, params: &mut [IoParams]) -> Status {
+    pub fn submit(&self, params: &mut [IoParams]) -> Status {
         // SAFETY: an array of that length; the tests keep it for as long as they mean to.
         unsafe { (self.rig.api.cuFileBatchIOSubmit)(self.id, params.len() as u32, params.as_mut_ptr(), 0) }
     }
 
     /// Cookie, status and result of what ended, for a wait of so many milliseconds.
-    fn poll(&self, least: u32, most: u32, milliseconds: Option<i64>) -> Result<Vec<(usize, u32, isize)>, Status> {
+    pub fn poll(&self, least: u32, most: u32, milliseconds: Option<i64>) -> Result<Vec<(usize, u32, isize)>, Status> {
         let mut events: Vec<IoEvents> = (0..most).map(|_| IoEvents { cookie: 0, status: 0, ret: 0 }).collect();
         let mut nr = most;
         let mut time = milliseconds.map(|ms| Timespec { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 });
@@ -44,7 +44,7 @@ impl<'a> Batch<'a> {
     }
 
     /// All that is owed, by polling as one should.
-    fn drain(&self, count: usize) -> Vec<(usize, u32, isize)> {
+    pub fn drain(&self, count: usize) -> Vec<(usize, u32, isize)> {
         let mut events = Vec::new();
         let began = Instant::now();
         while events.len() < count && began.elapsed() < Duration::from_secs(20) {
@@ -57,14 +57,14 @@ impl<'a> Batch<'a> {
         events
     }
 
-    fn destroy(&self) {
+    pub fn destroy(&self) {
         // SAFETY: it takes a number.
         unsafe { (self.rig.api.cuFileBatchIODestroy)(self.id) }
     }
 }
 
 /// Reads of the file's first `count` blocks to the same places of the memory, with cookies from 100.
-fn entries(handle: *mut c_void, memory: &Memory, count: usize) -> Vec<IoParams> {
+pub fn entries(handle: *mut c_void, memory: &Memory, count: usize) -> Vec<IoParams> {
     let entry = |at: usize| IoParams {
         mode: BATCH_MODE,
         base: memory.address as usize,
@@ -181,94 +181,6 @@ fn waiting_ends_with_the_timeout() {
 }
 
 #[test]
-fn waiting_for_ever_is_caught() {
-    let Some(sample) = Sample::new(4 * ENTRY) else { return };
-    let rig = Rig::open("");
-    let memory = rig.registered(MIB);
-    let handle = rig.register(sample.fd()).unwrap();
-    let batch = Batch::new(&rig, 8);
-    let mut params = entries(handle, &memory, 2);
-    assert_eq!(batch.submit(&mut params), SUCCESS);
-    assert_eq!(batch.poll(3, 3, None), Err(Status::of(code::INTERNAL_BATCH_GETSTATUS_ERROR)));
-    rig.assert_caught("waits without end");
-    batch.drain(2);
-    batch.destroy();
-    rig.assert_clean();
-}
-
-#[test]
-fn parameters_changed_in_flight_are_caught() {
-    let Some(sample) = Sample::new(4 * ENTRY) else { return };
-    let rig = Rig::open("stall=batch_entry@1:50");
-    let memory = rig.registered(MIB);
-    let handle = rig.register(sample.fd()).unwrap();
-    let batch = Batch::new(&rig, 8);
-    let mut params = entries(handle, &memory, 1);
-    assert_eq!(batch.submit(&mut params), SUCCESS);
-    params[0].cookie = 7;
-    assert_eq!(batch.drain(1)[0].0, 100, "what was submitted counts");
-    rig.assert_caught("changed before it was done");
-    batch.destroy();
-}
-
-#[test]
-fn parameters_freed_in_flight_are_caught() {
-    let Some(sample) = Sample::new(4 * ENTRY) else { return };
-    let rig = Rig::open("stall=batch_entry@1:50");
-    let memory = rig.registered(MIB);
-    let handle = rig.register(sample.fd()).unwrap();
-    let batch = Batch::new(&rig, 8);
-    let page = Page::new();
-    let place = page.place::<IoParams>();
-    // SAFETY: a page of our own, aligned and large enough for one entry.
-    let status = unsafe {
-        place.write(entries(handle, &memory, 1)[0]);
-        (rig.api.cuFileBatchIOSubmit)(batch.id, 1, place, 0)
-    };
-    assert_eq!(status, SUCCESS);
-    page.vanish();
-    batch.drain(1);
-    rig.assert_caught("freed before it was done");
-    batch.destroy();
-}
-
-#[test]
-fn destroying_a_batch_in_flight_is_caught() {
-    let Some(sample) = Sample::new(4 * ENTRY) else { return };
-    let rig = Rig::open("stall=batch_entry@1:50");
-    let memory = rig.registered(MIB);
-    let handle = rig.register(sample.fd()).unwrap();
-    let batch = Batch::new(&rig, 8);
-    let mut params = entries(handle, &memory, 2);
-    assert_eq!(batch.submit(&mut params), SUCCESS);
-    batch.destroy();
-    rig.assert_caught("entries are in flight");
-    wait_until_idle(&rig);
-    rig.assert_clean();
-}
-
-#[test]
-fn giving_back_what_entries_use_is_caught() {
-    let Some(sample) = Sample::new(4 * ENTRY) else { return };
-    let rig = Rig::open("stall=batch_entry:100");
-    let handle = rig.register(sample.fd()).unwrap();
-    let memory = rig.registered(MIB);
-    let batch = Batch::new(&rig, 8);
-    let mut params = entries(handle, &memory, 1);
-    assert_eq!(batch.submit(&mut params), SUCCESS);
-    rig.deregister(handle);
-    rig.assert_caught("operations on this file are in flight");
-    assert_eq!(rig.deregister_memory(memory.address), SUCCESS);
-    rig.assert_caught("are in flight");
-    memory.free();
-    rig.assert_caught("batch entry");
-    // SAFETY: it takes nothing.
-    assert_eq!(unsafe { (rig.api.cuFileDriverClose_v2)() }, SUCCESS);
-    rig.assert_caught("1 operations are in flight");
-    wait_until_idle(&rig);
-}
-
-#[test]
 fn cancelling_leaves_some_entries_complete() {
     let Some(sample) = Sample::new(16 * ENTRY) else { return };
     let rig = Rig::open("stall=batch_entry@1:100");
@@ -320,27 +232,4 @@ fn a_library_without_batches_says_so() {
     // SAFETY: a place of our own.
     let refused = unsafe { (rig.api.cuFileBatchIOSetUp)(&mut id, 1) };
     assert_eq!(refused, Status::of(code::IO_NOT_SUPPORTED));
-}
-
-#[test]
-fn submitting_without_a_context_is_caught() {
-    let Some(sample) = Sample::new(ENTRY) else { return };
-    let rig = Rig::open("");
-    let memory = rig.registered(MIB);
-    let handle = rig.register(sample.fd()).unwrap();
-    let batch = Batch::new(&rig, 8);
-    let mut params = entries(handle, &memory, 1);
-    assert_eq!(rig.without_context(|| batch.submit(&mut params)).err, code::CUDA_DRIVER_ERROR);
-    rig.assert_caught("no context is current");
-    batch.destroy();
-}
-
-fn wait_until_idle(rig: &Rig) {
-    for _ in 0..5000 {
-        if rig.count("in_flight_batch") == 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("entries never end");
 }

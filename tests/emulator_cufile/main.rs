@@ -6,13 +6,18 @@
 #[path = "../emulator/cufile/abi.rs"]
 #[allow(dead_code)]
 mod abi;
+mod api;
 mod batch;
+mod batch_misuse;
 mod buffers;
+#[path = "../common/mod.rs"]
+mod common;
 mod driver;
 mod fork;
 mod handles;
 mod layout;
 mod reads;
 mod rig;
+mod sample;
 mod statistics;
 mod streams;

@@ -257,6 +257,24 @@ fn giving_back_what_a_queued_read_uses_is_caught() {
 }
 
 #[test]
+fn memory_freed_in_the_order_of_the_stream_is_no_mistake() {
+    let Some(sample) = Sample::new(MIB) else { return };
+    let rig = Rig::open("stall=async_entry@1:20");
+    let memory = rig.memory(MIB);
+    let handle = rig.register(sample.fd()).unwrap();
+    let stream = stream(&rig);
+    let with = Box::into_raw(Parameters::boxed(MIB));
+    assert_eq!(read(&rig, handle, &memory, with, stream), SUCCESS);
+    // SAFETY: it takes numbers.
+    assert_eq!(unsafe { (rig.api.cuMemFreeAsync)(memory.address, stream) }, 0);
+    synchronize(&rig, stream);
+    assert_eq!(moved(with), MIB as isize);
+    rig.assert_clean();
+    // SAFETY: from `into_raw`, and the stream is done with it.
+    drop(unsafe { Box::from_raw(with) });
+}
+
+#[test]
 fn what_cannot_be_queued_is_refused() {
     let Some(sample) = Sample::new(4096) else { return };
     let rig = Rig::open("");
