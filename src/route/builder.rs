@@ -1,12 +1,11 @@
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::bytes::Tally;
 use super::carrier::{Carrier, Core, Gpu};
-use super::conductor::Conductor;
 use super::decision::{Route, Switch, Switches};
 use super::direct::{Direct, DirectForm};
 use super::reason::NoRoute;
-use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, PinnedArena};
+use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, PinnedArena};
 use crate::error::BuildError;
 use crate::storage::{EngineError, Mode, Reader, ReaderBuilder};
 
@@ -133,18 +132,28 @@ impl CarrierBuilder {
         let chunk = self.chunk.min(self.budget / 3).max(4096) as usize;
         let form = self.switches.allows(Route::Direct).then_some(self.form);
         let gpu = match self.device.as_cuda() {
-            Some(device) => Some(gpu(device, form, self.device_budget, &reader, chunk)?),
+            Some(device) => Some(gpu(&self.device, device, form, self.device_budget, &reader)?),
             None => None,
         };
-        Ok(Carrier::new(Core {
+        // Enough to keep a fast drive busy while whole chunks are being filled.
+        const WINDOW: usize = 32 << 20;
+        let window = WINDOW.max(3 * chunk).min(reader.arena().budget() as usize / 2);
+        let core = Core {
             device: self.device,
             reader,
             switches: self.switches,
             chunk,
             tally: Arc::<Tally>::default(),
             decisions: Mutex::default(),
+            conductor: OnceLock::new(),
+            window,
+            process: std::process::id(),
             gpu,
-        }))
+        };
+        if core.gpu.is_some() {
+            core.conductor()?;
+        }
+        Ok(Carrier::new(core))
     }
 
     /// How the reader reads for the routes that are allowed.
@@ -161,28 +170,20 @@ impl CarrierBuilder {
 }
 
 fn gpu(
+    on: &Device,
     device: &Arc<CudaDevice>,
     form: Option<DirectForm>,
     budget: u64,
     reader: &Reader,
-    chunk: usize,
 ) -> Result<Gpu, DeviceError> {
     /// Reads of cuFile's under way at once, where they are made by threads.
     const THREADS: usize = 8;
-    // Enough to keep a fast drive busy while whole chunks are being filled.
-    const WINDOW: usize = 32 << 20;
-    // What the device is given in anyhow, and what begins on a page that cuFile can map.
-    const GRAIN: usize = 2 << 20;
     let len = usize::try_from(budget).unwrap_or(usize::MAX).max(4096) / 4096 * 4096;
-    let arena = DeviceArena::new(device.allocate(len.checked_next_multiple_of(GRAIN).unwrap_or(len))?, len);
+    let arena = DeviceArena::new(on.allocate_memory(len)?, len);
     let direct = match form {
         Some(form) => Direct::new(device, &arena, form, THREADS),
         None => Err(NoRoute::TurnedOff),
     };
     let pinned = Arc::new(PinnedArena::new(device, reader.arena())?);
-    let copier = device.copier(Arc::clone(&pinned))?;
-    let window = WINDOW.max(3 * chunk).min(reader.arena().budget() as usize / 2);
-    let conductor = Conductor::start(reader.clone(), copier, window)
-        .map_err(|error| device.error(DeviceFault::NoThread { reason: error.to_string() }))?;
-    Ok(Gpu { device: Arc::clone(device), direct, arena, pinned, conductor: Some(conductor), down: Mutex::default() })
+    Ok(Gpu { device: Arc::clone(device), direct, arena, pinned, down: Mutex::default() })
 }

@@ -6,18 +6,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::sync::oneshot;
 use tokio::task::coop::unconstrained;
 
-use super::bytes::RouteBytes;
-use super::carrier::{Core, Gpu};
+use super::carrier::Core;
 use super::decision::Route;
 use super::direct::least_align;
-use super::direct_read::DirectRead;
+use super::direct_read::{DirectRead, Target};
 use super::error::{CarryError, CarryFault};
-use super::job::Job;
+use super::job::Load;
 use super::landed::Landed;
-use crate::device::{DeviceError, DeviceFault, DeviceLoan, DeviceSlot};
+use super::under_way::UnderWay;
+use crate::device::{DeviceLoan, DeviceSlot, Memory};
 use crate::storage::{Extent, File, Part, Plan, Read, Via, groups};
 
 /// Bytes on their way to a device: a future of what [`Landed`].
@@ -44,12 +43,7 @@ type DirectFiles = HashSet<u64>;
 struct Carrying {
     slot: Arc<DeviceSlot>,
     pieces: Vec<Range<usize>>,
-    first: Option<Extent>,
-    carried: RouteBytes,
-    /// What the conductor brings, until it has.
-    copied: Option<oneshot::Receiver<Result<RouteBytes, CarryError>>>,
-    /// What cuFile brings, until it has.
-    direct: Option<DirectRead>,
+    under_way: UnderWay,
 }
 
 impl Carry {
@@ -73,11 +67,9 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
         core.direct_files(extents)?;
         return Ok(State::Reading(core.reader.read(extents)));
     };
-    if !gpu.device.is_ours() {
-        let error = gpu.device.error(DeviceFault::Forked);
-        let Some(first) = extents.first() else { return Ok(State::Over(None)) };
+    if let Some(first) = extents.first() {
         let (path, offset) = (first.file.path().to_owned(), first.offset);
-        return Err(CarryError { path, offset, fault: CarryFault::Device(error) });
+        core.check_process().map_err(|error| CarryError { path, offset, fault: CarryFault::Device(error) })?;
     }
     let direct = core.direct_files(extents)?;
     let least = |file: &File| if direct.contains(&file.inner.id) { least_align(file) } else { 1 };
@@ -95,70 +87,35 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
         CarryError { path, offset: part.need.start, fault: CarryFault::Memory(error) }
     };
     if let Some(slot) = gpu.arena.try_loan(plan.layout.len, plan.memory_align) {
-        return Ok(begun(core, plan, direct, slot));
+        return Ok(State::Carrying(Carrying::begin(core, plan, &direct, slot)));
     }
     let loan = gpu.arena.loan(plan.layout.len, plan.memory_align).map_err(over_budget)?;
     Ok(State::Waiting(loan, Box::new((plan, direct))))
 }
 
 impl Carrying {
-    fn begin(core: &Core, plan: Plan, files: &DirectFiles, slot: DeviceSlot, gpu: &Gpu) -> Self {
+    fn begin(core: &Core, plan: Plan, files: &DirectFiles, slot: DeviceSlot) -> Self {
         let slot = Arc::new(slot);
+        let memory: Arc<dyn Memory> = Arc::clone(&slot) as _;
+        // What is in the page cache already is read from there, where that is allowed.
+        let is_direct = |part: &Part| {
+            let chosen = files.contains(&plan.files[part.file as usize].inner.id);
+            chosen && (part.via == Via::Direct || core.is_direct_alone())
+        };
+        let parts: Vec<Part> = plan.layout.parts.iter().filter(|part| is_direct(part)).cloned().collect();
+        let direct = core.direct().filter(|_| !parts.is_empty()).map(|direct| {
+            let target =
+                Target { memory: Arc::clone(direct.memory()), start: slot.start() as u64, loan: Arc::clone(&memory) };
+            DirectRead::new(plan.files.clone(), parts, target)
+        });
+        let groups = groups(&plan, core.chunk, |part| !is_direct(part));
+        let loads = groups.into_iter().map(Load::as_laid_out).collect();
         let first = plan.layout.parts.first().map(|part| {
             let file = &plan.files[part.file as usize];
             Extent::new(file, part.need.start, part.need.end - part.need.start)
         });
-        // What is in the page cache already is read from there, where that is allowed.
-        let is_direct = |part: &Part| {
-            part.via == Via::Direct && files.contains(&plan.files[part.file as usize].inner.id)
-                || core.is_direct_alone()
-        };
-        let mut carrying = Self {
-            direct: plan.layout.parts.iter().any(is_direct).then(|| DirectRead::new(&plan, &slot, is_direct)),
-            copied: None,
-            carried: RouteBytes::default(),
-            pieces: Vec::new(),
-            first,
-            slot,
-        };
-        let groups = groups(&plan, core.chunk, |part| !is_direct(part));
-        if let (false, Some(conductor)) = (groups.is_empty(), &gpu.conductor) {
-            let (job, copied) = Job::new(groups, Arc::clone(&carrying.slot) as _);
-            conductor.take(job);
-            carrying.copied = Some(copied);
-        }
-        carrying.pieces = plan.layout.pieces;
-        carrying
-    }
-
-    /// Ready when all has landed, or with the first error.
-    fn poll(&mut self, context: &mut Context<'_>, core: &Core, gpu: &Gpu) -> Poll<Result<(), CarryError>> {
-        if let (Some(read), Ok(direct)) = (&mut self.direct, &gpu.direct)
-            && let Poll::Ready(carried) = read.poll(context, direct, &core.reader)
-        {
-            self.direct = None;
-            self.carried += carried?;
-        }
-        if let Some(copied) = &mut self.copied
-            && let Poll::Ready(carried) = Pin::new(copied).poll(context)
-        {
-            self.copied = None;
-            self.carried += carried.unwrap_or_else(|_| Err(self.conductor_ended(core)))?;
-        }
-        if self.direct.is_none() && self.copied.is_none() { Poll::Ready(Ok(())) } else { Poll::Pending }
-    }
-
-    fn landed(self, core: &Arc<Core>) -> Landed {
-        core.tally.add(self.carried);
-        Landed::on_device(core, self.slot, self.pieces, self.carried)
-    }
-
-    fn conductor_ended(&self, core: &Core) -> CarryError {
-        let fault = DeviceFault::Ended;
-        let fault = CarryFault::Device(DeviceError { device: core.device.to_string(), fault });
-        let first = self.first.as_ref();
-        let (path, offset) = first.map_or_else(Default::default, |first| (first.file.path().to_owned(), first.offset));
-        CarryError { path, offset, fault }
+        let under_way = UnderWay::begin(core, &memory, loads, direct, first.as_ref());
+        Self { slot, pieces: plan.layout.pieces, under_way }
     }
 }
 
@@ -180,27 +137,21 @@ impl Future for Carry {
                     let State::Waiting(_, planned) = std::mem::replace(&mut this.state, State::Over(None)) else {
                         return Poll::Pending;
                     };
-                    begun(&this.core, planned.0, planned.1, slot)
+                    State::Carrying(Carrying::begin(&this.core, planned.0, &planned.1, slot))
                 }
                 State::Carrying(carrying) => {
-                    let Some(gpu) = &this.core.gpu else { return Poll::Pending };
-                    let outcome = ready!(carrying.poll(context, &this.core, gpu));
-                    let State::Carrying(carrying) = std::mem::replace(&mut this.state, State::Over(None)) else {
+                    let outcome = ready!(carrying.under_way.poll(context, &this.core));
+                    let State::Carrying(Carrying { slot, pieces, .. }) =
+                        std::mem::replace(&mut this.state, State::Over(None))
+                    else {
                         return Poll::Pending;
                     };
-                    State::Over(Some(outcome.map(|()| carrying.landed(&this.core))))
+                    State::Over(Some(outcome.map(|carried| Landed::on_device(&this.core, slot, pieces, carried))))
                 }
                 State::Over(outcome) => return outcome.take().map_or(Poll::Pending, Poll::Ready),
             };
             this.state = next;
         }
-    }
-}
-
-fn begun(core: &Arc<Core>, plan: Plan, direct: DirectFiles, slot: DeviceSlot) -> State {
-    match &core.gpu {
-        Some(gpu) => State::Carrying(Carrying::begin(core, plan, &direct, slot, gpu)),
-        None => State::Over(None),
     }
 }
 

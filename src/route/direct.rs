@@ -12,7 +12,7 @@ use super::hindrance::Hindrance;
 use super::reason::NoRoute;
 use crate::device::cufile::{Batch, Context, Counters, CuFile, CuFileError, Form, Handle, Job, Pool, Registration};
 use crate::device::cufile::{Properties, Stream, Transfer, Version};
-use crate::device::{CudaDevice, DeviceArena};
+use crate::device::{CudaDevice, DeviceArena, DeviceBuffer};
 use crate::storage::{Descriptors, File, Reader};
 use crate::sync::lock;
 
@@ -37,6 +37,7 @@ pub(super) struct Direct {
     compat: Mutex<HashMap<u64, bool>>,
     memory: Arc<Registration>,
     cufile: Arc<CuFile>,
+    context: Context,
 }
 
 /// By the number of the pair of descriptors that the file is open with.
@@ -61,7 +62,7 @@ impl Direct {
             DirectForm::Stream => Stream::new(&cufile, &context).map(|form| Box::new(form) as _),
         };
         let form = form.map_err(NoRoute::of_cufile)?;
-        Ok(Self { form, handles: Arc::default(), compat: Mutex::default(), memory, cufile })
+        Ok(Self { form, handles: Arc::default(), compat: Mutex::default(), memory, cufile, context })
     }
 
     /// Whether cuFile serves a file through its compatibility mode: found by reading its first bytes, once.
@@ -115,6 +116,11 @@ impl Direct {
 
     pub(super) fn counters(&self) -> Option<Counters> {
         self.cufile.counters()
+    }
+
+    /// A buffer of the caller's, as memory that cuFile may read into.
+    pub(super) fn register(&self, buffer: &DeviceBuffer) -> Result<Arc<Registration>, NoRoute> {
+        buffer.registration(&self.cufile, &self.context).map_err(NoRoute::of_cufile)
     }
 
     pub(super) fn properties(&self) -> &Properties {

@@ -9,12 +9,21 @@ use std::task::{Context, Poll, ready};
 use super::bytes::RouteBytes;
 use super::direct::Direct;
 use super::error::{CarryError, CarryFault};
-use crate::device::cufile::{Counters, CuFileError, CuFileFault, Job, Transfer, TransferFault, Waiter};
-use crate::device::{DeviceSlot, Memory};
-use crate::storage::{Descriptors, File, Part, Plan, ReadError, ReadFault, Reader, explained, unchanged};
+use crate::device::Memory;
+use crate::device::cufile::{Counters, CuFileError, CuFileFault, Job, Registration, Transfer, TransferFault, Waiter};
+use crate::storage::{Descriptors, File, Part, ReadError, ReadFault, Reader, explained, unchanged};
+
+/// Where the landings of parts are counted from.
+pub(super) struct Target {
+    pub(super) memory: Arc<Registration>,
+    /// Where they begin in the registered memory.
+    pub(super) start: u64,
+    /// Kept until the last answer.
+    pub(super) loan: Arc<dyn Memory>,
+}
 
 pub(super) struct DirectRead {
-    slot: Arc<DeviceSlot>,
+    target: Target,
     files: Vec<File>,
     /// Those that no wave has taken yet, by file.
     rest: VecDeque<Part>,
@@ -40,10 +49,9 @@ struct Wave {
 
 impl DirectRead {
     /// To be polled: nothing is read before.
-    pub(super) fn new(plan: &Plan, slot: &Arc<DeviceSlot>, belongs: impl Fn(&Part) -> bool) -> Self {
-        let rest = plan.layout.parts.iter().filter(|part| belongs(part)).cloned().collect();
-        let carried = RouteBytes::default();
-        Self { slot: Arc::clone(slot), files: plan.files.clone(), rest, wave: None, carried }
+    /// `parts` are in the order of `files`, by whose numbers they name theirs.
+    pub(super) fn new(files: Vec<File>, parts: Vec<Part>, target: Target) -> Self {
+        Self { target, files, rest: parts.into(), wave: None, carried: RouteBytes::default() }
     }
 
     /// Reads on; ready with the bytes carried when all have landed, or with the first error.
@@ -87,9 +95,9 @@ impl DirectRead {
                 && let Some(part) = self.rest.pop_front()
             {
                 let whole = self.with_neighbours(part, &mut asked);
-                let at = (self.slot.start() + whole.landing) as u64;
+                let at = self.target.start + whole.landing as u64;
                 let (len, need) = (whole.wide.end - whole.wide.start, whole.need.end - whole.wide.start);
-                let transfer = Transfer::new(&handle, direct.memory(), whole.wide.start, len, need, at);
+                let transfer = Transfer::new(&handle, &self.target.memory, whole.wide.start, len, need, at);
                 job.push(transfer.map_err(failed)?);
                 transfers.push(files.len());
             }
@@ -98,7 +106,7 @@ impl DirectRead {
         }
         let before = direct.counters();
         let (job, waiter) = Job::new(job);
-        direct.form().take(job.holding(Arc::clone(&self.slot) as Arc<dyn Memory>));
+        direct.form().take(job.holding(Arc::clone(&self.target.loan)));
         Ok(Wave { waiter, transfers, files, asked, compat, before, _pairs: pairs })
     }
 

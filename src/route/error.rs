@@ -52,6 +52,26 @@ pub enum CarryFault {
     /// The request cannot fit the memory of the device that this carrier may use.
     #[error("{0}")]
     Memory(#[source] MemoryError),
+    /// An extent was given a place that it cannot have.
+    #[error("its place, {len} bytes at {at} of a buffer of {buffer}, {what}; give each extent a place of its own")]
+    Place {
+        /// Where it was to begin in the buffer.
+        at: usize,
+        /// Bytes of the extent.
+        len: u64,
+        /// Bytes of the buffer.
+        buffer: usize,
+        /// What is wrong with that.
+        what: &'static str,
+    },
+    /// The buffer is not of this carrier's device.
+    #[error("the buffer is of {buffer}, and bytes are carried to {device}; allocate it on that device")]
+    OtherDevice {
+        /// The buffer's device.
+        buffer: String,
+        /// The carrier's.
+        device: String,
+    },
     /// The route that was asked for cannot be had for this file.
     #[error("the route {route} was asked for, but {reason}; {fix}, or allow other routes", fix = .reason.fix())]
     NoRoute {

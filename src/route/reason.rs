@@ -48,6 +48,12 @@ pub enum NoRoute {
         /// As above.
         seen: Vec<Hindrance>,
     },
+    /// The caller wants the bytes where cuFile cannot put them.
+    #[error("offset, length or place of the extent is not a multiple of {block}, which cuFile's reads must be")]
+    Alignment {
+        /// Bytes that all three must be multiples of.
+        block: u32,
+    },
     /// The file could not be read to find out.
     #[error("a first read with cuFile failed: {0}")]
     Unreadable(String),
@@ -75,6 +81,7 @@ impl NoRoute {
             Self::CompatOnly { seen } => first_fix(seen)
                 .unwrap_or("set allow_compat_mode to false in cufile.json to see in cufile.log what is missing")
                 .into(),
+            Self::Alignment { .. } => "align the data and its places, or take another route".into(),
             Self::Unreadable(_) => "check the file, and see cufile.log".into(),
         }
     }

@@ -14,7 +14,7 @@ use super::context::CudaDevice;
 use super::event::Event;
 use super::pinned::PinnedArena;
 use crate::device::backend::{Copier, Memory, Span, Ticket};
-use crate::device::error::DeviceError;
+use crate::device::error::{DeviceError, DeviceFault};
 use crate::memory::{HoldsSlot, Slot};
 use crate::sys::cuda;
 
@@ -83,8 +83,7 @@ impl CudaCopier {
     }
 
     fn outside(&self) -> DeviceError {
-        let code = cuda::CudaCode { call: "cuMemcpyHtoDAsync", code: 1, name: "CUDA_ERROR_INVALID_VALUE".into() };
-        self.device.error(crate::device::DeviceFault::Call { code })
+        self.device.error(DeviceFault::Outside)
     }
 
     /// Waits until nothing is in flight. Whether that is certain: after a fault of the device it is not.
@@ -132,6 +131,10 @@ impl Copier for CudaCopier {
             self.first_pending += 1;
         }
         Ok(self.first_pending)
+    }
+
+    fn copies_at_once(&self) -> bool {
+        self.batch.is_at_once()
     }
 
     fn to_host(&mut self, memory: &Arc<dyn Memory>, at: usize, slot: Slot) -> Result<Slot, DeviceError> {
