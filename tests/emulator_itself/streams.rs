@@ -17,12 +17,15 @@ extern "C" fn note(number: *mut c_void) {
 fn jitter_reorders_streams_among_each_other_and_never_within() {
     under("jitter_us=300; seed=5", |rig| {
         let streams: Vec<usize> = (0..4).map(|_| rig.stream()).collect();
+        let start = Instant::now();
         for number in 0..200 {
             assert_eq!(rig.cuLaunchHostFunc(streams[number % 4], note, number as *mut c_void), 0);
         }
         for stream in &streams {
             assert_eq!(rig.cuStreamSynchronize(*stream), 0);
         }
+        // Fifty delays of up to 300 us each; their sum is hardly ever below a third of the most.
+        assert!(start.elapsed() > Duration::from_millis(5), "nothing was late: {:?}", start.elapsed());
         let order = std::mem::take(&mut *ORDER.lock().unwrap());
         assert_eq!(order.len(), 200);
         for stream in 0..4 {
@@ -161,5 +164,23 @@ fn a_host_function_may_fill_a_source() {
         assert_eq!(rig.cuStreamSynchronize(stream), 0);
         assert_eq!(rig.read_device(ptr, 4096), [3; 4096]);
         assert_eq!((rig.cuMemFree_v2(ptr), rig.cuStreamDestroy_v2(stream)), (0, 0));
+    });
+}
+
+#[test]
+fn a_host_function_may_not_call_the_driver() {
+    extern "C" fn synchronize(rig: *mut c_void) {
+        // SAFETY: the test gives the address of its rig, which lives until the stream is done.
+        let rig = unsafe { &*(rig as *const Rig) };
+        assert_eq!(rig.cuCtxSetCurrent(rig.context), 800);
+        assert_eq!(rig.cuCtxSynchronize(), 800);
+    }
+    under("", |rig| {
+        let stream = rig.stream();
+        assert_eq!(rig.cuLaunchHostFunc(stream, synchronize, (rig as *const Rig).cast_mut().cast()), 0);
+        assert_eq!(rig.cuStreamSynchronize(stream), 0);
+        assert_eq!(rig.violations().len(), 2);
+        rig.expect_violation("cuCtxSynchronize: called from a host function");
+        assert_eq!(rig.cuStreamDestroy_v2(stream), 0);
     });
 }
