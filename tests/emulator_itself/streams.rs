@@ -43,14 +43,14 @@ fn jitter_reorders_streams_among_each_other_and_never_within() {
 
 #[test]
 fn calls_return_before_their_work_is_done() {
-    under("jitter_us=0; stall=execute:50", |rig| {
+    under("jitter_us=0; stall=execute:200", |rig| {
         let (ptr, from, stream) = (rig.device_memory(4096), rig.pinned(4096), rig.stream());
         let start = Instant::now();
         assert_eq!(rig.cuMemcpyHtoDAsync_v2(ptr, from.at(), 4096, stream), 0);
-        assert!(start.elapsed() < Duration::from_millis(50));
+        assert_eq!(rig.in_flight(), 1);
         assert_eq!(rig.read_device(ptr, 4096), [0xa5; 4096]);
         assert_eq!(rig.cuStreamSynchronize(stream), 0);
-        assert!(start.elapsed() >= Duration::from_millis(50));
+        assert!(start.elapsed() >= Duration::from_millis(200));
         assert_eq!(rig.read_device(ptr, 4096), [0; 4096]);
         assert_eq!((rig.cuMemFree_v2(ptr), rig.cuStreamDestroy_v2(stream)), (0, 0));
     });
@@ -109,7 +109,7 @@ fn the_context_waits_for_all_streams() {
 
 #[test]
 fn blocking_streams_and_the_default_stream_wait_for_each_other() {
-    under("jitter_us=0; stall=execute:20", |rig| {
+    under("jitter_us=0; stall=execute:50", |rig| {
         let (mut blocking, free, ptr) = (0, rig.stream(), rig.device_memory(4096));
         assert_eq!(rig.cuStreamCreate(&mut blocking, 0), 0);
         // Legacy, blocking, legacy, blocking: each value overwrites the last, in this order only.
@@ -118,10 +118,9 @@ fn blocking_streams_and_the_default_stream_wait_for_each_other() {
             let stream = if value % 2 == 1 { blocking } else { 0 };
             assert_eq!(rig.cuMemsetD8Async(ptr, value, 1, stream), 0);
         }
-        let start = Instant::now();
         assert_eq!(rig.cuMemsetD8Async(ptr + 1, 9, 1, free), 0);
         assert_eq!(rig.cuStreamSynchronize(free), 0);
-        assert!(start.elapsed() < Duration::from_millis(90), "a non-blocking stream waits for neither");
+        assert!(rig.in_flight() > 0, "a non-blocking stream waits for neither");
         assert_eq!(rig.cuStreamSynchronize(blocking), 0);
         assert_eq!(rig.read_device(ptr, 2), [5, 9]);
         assert_eq!((rig.cuStreamDestroy_v2(blocking), rig.cuStreamDestroy_v2(free)), (0, 0));
