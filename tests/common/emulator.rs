@@ -72,7 +72,7 @@ impl Emulator {
 
     /// What the last `forebay` command left, when it came as far as cuInit and ended by itself.
     pub fn report(&self) -> Report {
-        Report::parse(&fs::read_to_string(self.report_path()).unwrap())
+        Report::read(&self.report_path())
     }
 
     fn report_path(&self) -> PathBuf {
@@ -80,7 +80,11 @@ impl Emulator {
     }
 }
 
-/// The library, where cargo puts examples. One that is older than its source is not taken for it.
+/// The library, where cargo puts examples.
+///
+/// # Panics
+/// If it is older than its source: `cargo test --test NAME` does not build it, and tests of yesterday's emulator, or none,
+/// would look like tests of today's.
 pub fn library() -> Result<PathBuf, Skip> {
     let exe = std::env::current_exe().unwrap();
     let built = exe.parent().and_then(Path::parent).map(|profile| profile.join("examples/libcuda.so"));
@@ -88,9 +92,11 @@ pub fn library() -> Result<PathBuf, Skip> {
         return Err(Skip::because("the emulator is not built; run plain `cargo test`"));
     };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
-    if newest(&source) > fs::metadata(&built).unwrap().modified().ok() {
-        return Err(Skip::because("the emulator is older than its source; run plain `cargo test`"));
-    }
+    let stale = newest(&source) > fs::metadata(&built).unwrap().modified().ok();
+    assert!(
+        !stale,
+        "the emulator is older than its source; run plain `cargo test`, or `cargo build --example cuda` first"
+    );
     Ok(built)
 }
 
@@ -114,7 +120,9 @@ pub struct Report {
 }
 
 impl Report {
-    fn parse(text: &str) -> Report {
+    /// From the file that the script's `report=PATH` named.
+    pub fn read(path: &Path) -> Report {
+        let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
         let mut report = Report::default();
         for (kind, rest) in text.lines().filter_map(|line| line.split_once(": ")) {
             match kind {

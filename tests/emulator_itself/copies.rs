@@ -163,6 +163,37 @@ fn a_batch_is_one_operation() {
     });
 }
 
+/// Each copy of a batch has the attributes of its range; what says so is read before the call returns.
+#[test]
+fn a_batch_may_read_its_sources_during_the_call() {
+    under("paused=1", |rig| {
+        let (stream, mut slot, to) = (rig.stream(), rig.pinned(4096), rig.device_memory(4096));
+        slot.fill(1);
+        let mut ephemeral = [1u8; 2048];
+        let (dst, src) = ([to, to + 2048], [slot.at() as u64, ephemeral.as_mut_ptr() as u64]);
+        let orders = [1, 2].map(|source_order| Attributes { source_order, ..Default::default() });
+        let (dst, src, lens) = (dst.as_ptr(), src.as_ptr(), [2048usize, 2048]);
+        let firsts = [0usize, 1];
+        let queue = || {
+            let (orders, firsts) = (orders.as_ptr(), firsts.as_ptr());
+            rig.cuMemcpyBatchAsync_v2(dst, src, lens.as_ptr(), 2, orders, firsts, 2, stream)
+        };
+        assert_eq!(queue(), 0);
+        ephemeral.fill(2);
+        rig.script("paused=0");
+        assert_eq!(rig.cuStreamSynchronize(stream), 0);
+        assert_eq!(rig.read_device(to, 4096), [1; 4096]);
+        rig.assert_no_violations();
+        rig.script("paused=1");
+        assert_eq!(queue(), 0);
+        slot.fill(2);
+        rig.script("paused=0");
+        assert_eq!(rig.cuStreamSynchronize(stream), 0);
+        rig.expect_violation("cuMemcpyBatchAsync_v2: source: the 2048 bytes");
+        assert_eq!((rig.cuMemFree_v2(to), rig.cuStreamDestroy_v2(stream)), (0, 0));
+    });
+}
+
 #[test]
 fn a_wrong_batch_is_refused() {
     under("", |rig| {

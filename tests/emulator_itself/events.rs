@@ -23,7 +23,7 @@ fn an_event_is_passed_when_the_work_before_it_is_done() {
 
 #[test]
 fn events_tell_the_time_between_them() {
-    under("jitter_us=0; stall=execute@1:40", |rig| {
+    under("jitter_us=0; stall=execute@1:200", |rig| {
         let (ptr, stream, untimed) = (rig.device_memory(4096), rig.stream(), rig.event());
         let (mut start, mut end, mut time) = (0, 0, 0.0);
         assert_eq!((rig.cuEventCreate(&mut start, 0), rig.cuEventCreate(&mut end, 1)), (0, 0));

@@ -15,3 +15,4 @@ mod processes;
 mod safe_layer;
 mod scripts;
 mod streams;
+mod turmoil;

@@ -107,7 +107,7 @@ fn freeing_in_the_order_of_the_stream_is_clean() {
 
 #[test]
 fn freeing_in_another_streams_order_is_caught() {
-    under("jitter_us=0; stall=execute@1:100", |rig| {
+    under("jitter_us=0; stall=execute@1:400", |rig| {
         let (from, busy, other, mut ptr) = (rig.pinned(4096), rig.stream(), rig.stream(), 0);
         assert_eq!(rig.cuMemAllocAsync(&mut ptr, 4096, busy), 0);
         assert_eq!(rig.cuMemcpyHtoDAsync_v2(ptr, from.at(), 4096, busy), 0);

@@ -1,7 +1,7 @@
 //! Processes: forked children, the environment, and the loader.
 use nix::libc;
 
-use crate::common::emulator::{Control, Emulator};
+use crate::common::emulator::{Control, Emulator, Report};
 use crate::common::privilege::{child_done, expect_child, in_child};
 use crate::or_skip;
 use crate::rig::*;
@@ -109,10 +109,10 @@ fn a_child_finds_it_by_name_and_leaves_a_report() {
     let report = emulator.path().join("report");
     let script = format!("driver=11040; report={}", report.display());
     expect_child("by name", emulator.command("processes::by_name", &script));
-    let report = std::fs::read_to_string(report).unwrap();
-    let has = |line: &str| report.lines().any(|one| one.starts_with(line));
-    assert!(has("violation: cuMemAlloc_v2: no context") && has("calls: cuMemAlloc_v2 1"), "{report}");
-    assert!(has("leak: event 0x"), "{report}");
+    let report = Report::read(&report);
+    assert_eq!((report.calls("cuMemAlloc_v2"), report.calls("cuMemFree_v2")), (1, 0), "{report:?}");
+    assert!(matches!(&report.violations[..], [one] if one.starts_with("cuMemAlloc_v2: no context")), "{report:?}");
+    assert!(matches!(&report.leaks[..], [one] if one.starts_with("event 0x")), "{report:?}");
 }
 
 #[test]

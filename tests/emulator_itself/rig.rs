@@ -63,6 +63,7 @@ impl Rig {
         let copy = dir.path().join("libcuda.so.1");
         fs::write(&copy, loadable(&fs::read(library()?).unwrap())).unwrap();
         let control = Control::open(&copy);
+        control.script("quiet");
         control.script(script);
         Ok(Rig { control, context: 0 })
     }

@@ -43,13 +43,13 @@ fn a_call_fails_when_it_is_told_to() {
 
 #[test]
 fn a_call_stalls_when_it_is_told_to() {
-    under("stall=cuCtxSynchronize@2:80", |rig| {
+    under("stall=cuCtxSynchronize@2:300", |rig| {
         let times = [(); 3].map(|()| {
             let start = Instant::now();
             assert_eq!(rig.cuCtxSynchronize(), 0);
             start.elapsed()
         });
-        let stalled = times.map(|time| time >= Duration::from_millis(80));
+        let stalled = times.map(|time| time >= Duration::from_millis(300));
         assert_eq!(stalled, [false, true, false], "{times:?}");
     });
 }
@@ -57,7 +57,7 @@ fn a_call_stalls_when_it_is_told_to() {
 /// A failure of the device itself comes late, with some other call, and stays: the context is lost.
 #[test]
 fn an_operation_that_fails_loses_the_context() {
-    under("jitter_us=0; fail=execute@2:700; stall=execute@2:50", |rig| {
+    under("jitter_us=0; fail=execute@2:700; stall=execute@2:200", |rig| {
         let (ptr, stream, event) = (rig.device_memory(4096), rig.stream(), rig.event());
         assert_eq!((rig.cuMemsetD8Async(ptr, 1, 4096, stream), rig.cuStreamSynchronize(stream)), (0, 0));
         assert_eq!(rig.cuMemsetD8Async(ptr, 2, 4096, stream), 0);

@@ -160,8 +160,8 @@ fn fingerprint(ptr: usize, len: usize) -> Option<u64> {
         let mut at = first;
         while at < words {
             // SAFETY: an aligned word of memory that is mapped. The program under test may be writing to it, which is
-            // what is looked for: a volatile read takes what is there.
-            let word = unsafe { (at as *const u64).read_volatile() };
+            // what is looked for: whatever is read then is a change.
+            let word = unsafe { *(at as *const u64) };
             print = (print ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             print ^= print >> 29;
             at += stride;
@@ -171,7 +171,7 @@ fn fingerprint(ptr: usize, len: usize) -> Option<u64> {
     let edges = (ptr..first.min(ptr + len)).chain((ptr + len).saturating_sub(WORD).max(ptr)..ptr + len);
     for at in edges {
         // SAFETY: as above.
-        let byte = unsafe { (at as *const u8).read_volatile() };
+        let byte = unsafe { *(at as *const u8) };
         print = (print ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     Some(print)
