@@ -3,7 +3,7 @@
 //! The arena is registered once, and read into by its base and an offset. A file is registered once for as long as its
 //! descriptors are open. Whether cuFile is direct is found by reading with it and looking at its own counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::File as Descriptor;
 use std::sync::{Arc, Mutex, Weak};
@@ -33,11 +33,19 @@ pub(super) struct Direct {
     // Dropped first: it waits for its reads.
     form: Box<dyn Form>,
     handles: Arc<Handles>,
-    /// Whether cuFile serves a file through its compatibility mode, by the file's number.
-    compat: Mutex<HashMap<u64, bool>>,
+    /// What was found of files, by their numbers, and of disks.
+    found: Mutex<Found>,
     memory: Arc<Registration>,
     cufile: Arc<CuFile>,
     context: Context,
+}
+
+#[derive(Default)]
+struct Found {
+    /// Whether cuFile serves the file through its compatibility mode.
+    compat: HashMap<u64, bool>,
+    /// Where it did so with a file that is open for direct reads, it does with all: the next ones need not be tried.
+    compat_disks: HashSet<(u32, u32)>,
 }
 
 /// By the number of the pair of descriptors that the file is open with.
@@ -62,7 +70,7 @@ impl Direct {
             DirectForm::Stream => Stream::new(&cufile, &context).map(|form| Box::new(form) as _),
         };
         let form = form.map_err(NoRoute::of_cufile)?;
-        Ok(Self { form, handles: Arc::default(), compat: Mutex::default(), memory, cufile, context })
+        Ok(Self { form, handles: Arc::default(), found: Mutex::default(), memory, cufile, context })
     }
 
     /// Whether cuFile serves a file through its compatibility mode: found by reading its first bytes, once.
@@ -70,17 +78,30 @@ impl Direct {
     /// # Errors
     /// Where cuFile refuses the file, or its first bytes.
     pub(super) fn is_compat(&self, file: &File, reader: &Reader, arena: &DeviceArena) -> Result<bool, NoRoute> {
-        if let Some(&compat) = lock(&self.compat).get(&file.inner.id) {
-            return Ok(compat);
+        let disk = file.inner.identity.device();
+        {
+            let found = lock(&self.found);
+            if let Some(&compat) = found.compat.get(&file.inner.id) {
+                return Ok(compat);
+            }
+            if found.compat_disks.contains(&disk) {
+                return Ok(true);
+            }
         }
         let compat = self.try_first_bytes(file, reader, arena)?;
-        lock(&self.compat).insert(file.inner.id, compat);
+        let mut found = lock(&self.found);
+        found.compat.insert(file.inner.id, compat);
+        if compat && file.direct().is_ok() && !file.is_empty() {
+            found.compat_disks.insert(disk);
+        }
         Ok(compat)
     }
 
     /// What was found by [`is_compat`](Self::is_compat).
     pub(super) fn is_compat_known(&self, file: &File) -> bool {
-        lock(&self.compat).get(&file.inner.id).copied().unwrap_or(false)
+        let found = lock(&self.found);
+        found.compat_disks.contains(&file.inner.identity.device())
+            || found.compat.get(&file.inner.id).copied().unwrap_or(false)
     }
 
     fn try_first_bytes(&self, file: &File, reader: &Reader, arena: &DeviceArena) -> Result<bool, NoRoute> {

@@ -3,6 +3,7 @@
 //! A guess at the cause, never the verdict: whether cuFile serves a file directly is found by reading with it.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::facts::gds::{
     DeviceNode, DriverFlavour, Iommu, IommuMode, NvidiaDriver, NvidiaFs, Obstacle, P2pDma, Platform, file_obstacle,
@@ -71,40 +72,59 @@ impl Hindrance {
 
     /// Everything that is seen, the most likely cause first. `path` must be absolute.
     pub(super) fn of_file(path: &Path) -> Vec<Self> {
-        let (sys, proc, root) = (facts::sys(), facts::proc(), facts::root());
-        let mut found = Vec::new();
-        let platform = Platform::read(proc, root);
-        if platform.wsl {
-            found.push(Self::Wsl);
-        }
-        if !platform.udev {
-            found.push(Self::NoUdev);
-        }
-        let nvidia_fs = NvidiaFs::read(sys, proc, root);
-        let stopped = |obstacle: &Obstacle| nvidia_fs.is_none() || !obstacle.is_passed_by_nvidia_fs();
-        found.extend(file_obstacle(path).map(Self::Obstacle));
-        found.extend(obstacles_of(path, sys, proc).into_iter().filter(stopped).map(Self::Obstacle));
-        let driver = NvidiaDriver::read(sys, proc, root);
-        if driver.as_ref().is_some_and(|driver| driver.control == DeviceNode::Denied) {
-            found.push(Self::NoDeviceNode);
-        }
-        match &nvidia_fs {
-            Some(module) if module.is_broken() => {
-                found.push(Self::BrokenNvidiaFs(module.version.as_ref().map_or_else(String::new, ToString::to_string)));
-            }
-            Some(module) if !module.nodes => found.push(Self::NoNvidiaFsNodes),
-            Some(_) => {}
-            None => found.push(without_nvidia_fs(&P2pDma::read(sys, proc, root), driver.as_ref())),
-        }
-        if Iommu::read(sys, proc).is_some_and(|iommu| iommu.mode == Some(IommuMode::Translating)) {
-            found.push(Self::Iommu);
-        }
-        found
+        static MACHINE: OnceLock<Machine> = OnceLock::new();
+        let machine = MACHINE.get_or_init(Machine::read);
+        let stopped = |obstacle: &Obstacle| !machine.nvidia_fs || !obstacle.is_passed_by_nvidia_fs();
+        let obstacles = file_obstacle(path).into_iter().chain(obstacles_of(path));
+        let of_file = obstacles.filter(stopped).map(Self::Obstacle);
+        machine.before.iter().cloned().chain(of_file).chain(machine.after.iter().cloned()).collect()
     }
 }
 
-fn obstacles_of(path: &Path, sys: &Path, proc: &Path) -> Vec<Obstacle> {
+/// What holds for every file, read once: some of it is dear to find out.
+struct Machine {
+    /// nvidia-fs is loaded.
+    nvidia_fs: bool,
+    /// More likely than what is wrong with a file.
+    before: Vec<Hindrance>,
+    after: Vec<Hindrance>,
+}
+
+impl Machine {
+    fn read() -> Self {
+        let (sys, proc, root) = (facts::sys(), facts::proc(), facts::root());
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let platform = Platform::read(proc, root);
+        if platform.wsl {
+            before.push(Hindrance::Wsl);
+        }
+        if !platform.udev {
+            before.push(Hindrance::NoUdev);
+        }
+        let driver = NvidiaDriver::read(sys, proc, root);
+        if driver.as_ref().is_some_and(|driver| driver.control == DeviceNode::Denied) {
+            before.push(Hindrance::NoDeviceNode);
+        }
+        let nvidia_fs = NvidiaFs::read(sys, proc, root);
+        match &nvidia_fs {
+            Some(module) if module.is_broken() => {
+                let version = module.version.as_ref().map_or_else(String::new, ToString::to_string);
+                after.push(Hindrance::BrokenNvidiaFs(version));
+            }
+            Some(module) if !module.nodes => after.push(Hindrance::NoNvidiaFsNodes),
+            Some(_) => {}
+            None => after.push(without_nvidia_fs(&P2pDma::read(sys, proc, root), driver.as_ref())),
+        }
+        if Iommu::read(sys, proc).is_some_and(|iommu| iommu.mode == Some(IommuMode::Translating)) {
+            after.push(Hindrance::Iommu);
+        }
+        Self { nvidia_fs: nvidia_fs.is_some(), before, after }
+    }
+}
+
+fn obstacles_of(path: &Path) -> Vec<Obstacle> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let (sys, proc) = (facts::sys(), facts::proc());
     let Ok(metadata) = std::fs::metadata(path) else { return Vec::new() };
     if metadata.file_type().is_block_device() {
         let device = BlockDevice::from_number(sys, DeviceNumber::from_raw(metadata.rdev()));
