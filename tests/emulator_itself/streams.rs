@@ -107,22 +107,30 @@ fn the_context_waits_for_all_streams() {
     });
 }
 
+/// The first operation is slow; only its order keeps the second, on the other stream, from being overwritten by it.
 #[test]
 fn blocking_streams_and_the_default_stream_wait_for_each_other() {
-    under("jitter_us=0; stall=execute:50", |rig| {
+    under("jitter_us=0", |rig| {
         let (mut blocking, free, ptr) = (0, rig.stream(), rig.device_memory(4096));
         assert_eq!(rig.cuStreamCreate(&mut blocking, 0), 0);
-        // Legacy, blocking, legacy, blocking: each value overwrites the last, in this order only.
-        assert_eq!(rig.cuMemsetD8Async(ptr, 0, 1, 0), 0);
-        for value in 1..6 {
-            let stream = if value % 2 == 1 { blocking } else { 0 };
-            assert_eq!(rig.cuMemsetD8Async(ptr, value, 1, stream), 0);
+        // One operation is done, in each round before the first.
+        assert_eq!((rig.cuMemsetD8Async(ptr, 0, 1, 0), rig.cuCtxSynchronize()), (0, 0));
+        for (first, second) in [(0, blocking), (blocking, 0)] {
+            rig.script("stall=execute@1:300");
+            assert_eq!(rig.cuMemsetD8Async(ptr, 1, 1, first), 0);
+            // It has begun: the stall is its own.
+            while rig.calls("execute") == 1 {
+                thread::yield_now();
+            }
+            assert_eq!(rig.cuMemsetD8Async(ptr, 2, 1, second), 0);
+            assert_eq!(rig.cuMemsetD8Async(ptr + 1, 9, 1, free), 0);
+            assert_eq!(rig.cuStreamSynchronize(free), 0);
+            assert_eq!(rig.in_flight(), 2, "a non-blocking stream waits for neither");
+            assert_eq!(rig.cuCtxSynchronize(), 0);
+            assert_eq!(rig.read_device(ptr, 2), [2, 9]);
+            rig.reset_calls();
+            assert_eq!((rig.cuMemsetD8Async(ptr, 0, 1, free), rig.cuCtxSynchronize()), (0, 0));
         }
-        assert_eq!(rig.cuMemsetD8Async(ptr + 1, 9, 1, free), 0);
-        assert_eq!(rig.cuStreamSynchronize(free), 0);
-        assert!(rig.in_flight() > 0, "a non-blocking stream waits for neither");
-        assert_eq!(rig.cuStreamSynchronize(blocking), 0);
-        assert_eq!(rig.read_device(ptr, 2), [5, 9]);
         assert_eq!((rig.cuStreamDestroy_v2(blocking), rig.cuStreamDestroy_v2(free)), (0, 0));
         assert_eq!(rig.cuMemFree_v2(ptr), 0);
     });
