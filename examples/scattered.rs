@@ -1,10 +1,11 @@
-//! Reads ten thousand random verses of a text in one call, and prints a few.
+//! Carries ten thousand random verses of a text to the GPU, or to host memory where there is none, in one call, and prints
+//! a few.
 //!
 //! `cargo run --release --example scattered [FILE]`, where FILE has a sample a line.
 
 use std::time::Instant;
 
-use forebay::{Extent, Reader};
+use forebay::{Carrier, Device, Extent};
 
 fn main() {
     if let Err(error) = run() {
@@ -15,13 +16,14 @@ fn main() {
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args_os().nth(1).unwrap_or_else(|| "datasets/kjv.txt".into());
-    let reader = Reader::builder().budget(64 << 20).build()?;
-    let file = reader.open(&path)?;
+    let device = Device::auto();
+    let carrier = Carrier::builder().device(&device).budget(64 << 20).device_budget(64 << 20).build()?;
+    let file = carrier.open(&path)?;
 
     // What a sample is: a line. A dataset would know this without reading the text.
     let mut lines = Vec::new();
     let (mut start, mut at) = (0, 0);
-    for part in reader.stream([Extent::new(&file, 0, file.len())]).blocking() {
+    for part in carrier.reader().stream([Extent::new(&file, 0, file.len())]).blocking() {
         for &byte in &part? {
             at += 1;
             if byte == b'\n' {
@@ -42,20 +44,19 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         })
         .collect();
     let begun = Instant::now();
-    let pieces = reader.read_blocking(&picked)?;
+    let landed = carrier.carry_blocking(&picked)?;
     let took = begun.elapsed();
 
-    for piece in pieces.iter().take(3) {
-        println!("{}", String::from_utf8_lossy(piece));
+    for i in 0..3 {
+        println!("{}", String::from_utf8_lossy(&landed.to_host(i)?));
     }
-    let bytes: usize = pieces.iter().map(<[u8]>::len).sum();
-    let stats = reader.stats();
-    println!(
-        "… {} lines of {}, {bytes} bytes in {took:?} by the engine {}",
-        pieces.len(),
-        lines.len(),
-        reader.engine()
-    );
-    println!("{} bytes came past the page cache, {} through it", stats.bytes_direct, stats.bytes_buffered);
+    let bytes = landed.carried().total();
+    println!("… {} lines of {}, {bytes} bytes in {took:?} to {device}, {}", landed.len(), lines.len(), device.name());
+    for (route, bytes) in landed.carried().by_name() {
+        println!("{bytes} bytes by the route {route}");
+    }
+    for rejected in carrier.decision(&file).iter().flat_map(|decision| &decision.rejected) {
+        println!("not by {}: {}; {}", rejected.route, rejected.reason, rejected.fix());
+    }
     Ok(())
 }

@@ -38,6 +38,30 @@ pub use crate::sys::mounts::Mount;
 pub use crate::sys::pci::{ErrorCount, ErrorCounters, Link, PciFunction};
 pub use crate::sys::process::{is_filtered, may_lock_memory};
 
+/// Facts that decide whether bytes can pass from a disk to an NVIDIA GPU without the CPU: GPUs, NVIDIA's drivers, the
+/// kernel's peer-to-peer DMA, IOMMU, distances.
+///
+/// ```
+/// use forebay::facts::{self, gds};
+///
+/// for gpu in gds::NvidiaGpu::all(facts::sys(), facts::proc()) {
+///     println!("{}: {:?}, driver {:?}", gpu.function.address, gpu.model, gpu.driver);
+/// }
+/// let driver = gds::NvidiaDriver::read(facts::sys(), facts::proc(), facts::root());
+/// println!("{driver:?}");
+/// ```
+pub mod gds {
+    pub use crate::sys::direct_storage::{Obstacle, file_obstacle, obstacles};
+    pub use crate::sys::gpu::NvidiaGpu;
+    pub use crate::sys::iommu::{Iommu, IommuGroup, IommuMode};
+    pub use crate::sys::nvidia::{DeviceNode, DriverFlavour, NvidiaDriver};
+    pub use crate::sys::nvidia_fs::NvidiaFs;
+    pub use crate::sys::p2pdma::P2pDma;
+    pub use crate::sys::platform::Platform;
+    pub use crate::sys::topology::{Distance, redirecting_bridges};
+    pub use crate::sys::version::Version;
+}
+
 /// Where sysfs is mounted: `/sys`.
 pub fn sys() -> &'static Path {
     Path::new("/sys")
@@ -46,6 +70,11 @@ pub fn sys() -> &'static Path {
 /// Where procfs is mounted: `/proc`.
 pub fn proc() -> &'static Path {
     Path::new("/proc")
+}
+
+/// Where the files of the system lie: `/`.
+pub fn root() -> &'static Path {
+    Path::new("/")
 }
 
 /// How much of the `length` bytes of `file` from `offset` on lies in the page cache, from 0 to 1; 1 for no bytes.

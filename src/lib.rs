@@ -50,18 +50,23 @@ mod sync;
 mod sys;
 mod units;
 
-pub use device::{Device, DeviceError, DeviceFault, DeviceKind};
+pub use device::cufile::{
+    Counters as CuFileCounters, CuFileFault, EntryState, Properties as CuFileProperties, Refusal,
+    Version as CuFileVersion,
+};
+pub use device::{Device, DeviceBuffer, DeviceError, DeviceFault, DeviceKind};
 pub use error::{BuildError, Error};
 pub use memory::{Arena, Loan, MemoryError, PageKind, Slot};
 pub use route::{
-    Carrier, CarrierBuilder, Carry, CarryError, CarryFault, Decision, Landed, NoRoute, Rejected, Route, RouteBytes,
-    Switch,
+    Carrier, CarrierBuilder, Carry, CarryError, CarryFault, CarryInto, Decision, DirectForm, Hindrance, Landed,
+    NoRoute, Placed, Rejected, Route, RouteBytes, Switch,
 };
 pub use storage::{
     Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Mode, NoDirect,
     OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder, RingFeatures, Stats,
 };
 pub use sys::cuda::{CudaCode, NoCudaLibrary};
+pub use sys::cufile::CuFileCode;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

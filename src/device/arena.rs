@@ -17,8 +17,9 @@ pub(crate) struct DeviceArena {
 }
 
 impl DeviceArena {
-    pub(crate) fn new(memory: Arc<dyn Memory>) -> Self {
-        let pool = Pool::new(memory.len());
+    /// Lends out the first `len` bytes of an allocation.
+    pub(crate) fn new(memory: Arc<dyn Memory>, len: usize) -> Self {
+        let pool = Pool::new(len.min(memory.len()));
         Self { memory, pool }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::error::DeviceError;
+use super::host::HostMemory;
 use crate::memory::{HoldsSlot, Slot};
 
 /// Bytes on a device, freed when the last handle is dropped.
@@ -13,6 +14,11 @@ pub(crate) trait Memory: fmt::Debug + Send + Sync {
 
     /// How many they are.
     fn len(&self) -> usize;
+
+    /// Themselves, where they are in host memory.
+    fn as_host(&self) -> Option<&HostMemory> {
+        None
+    }
 }
 
 /// A run of bytes to copy: from where in the slot, to where in the device's memory.
@@ -29,10 +35,10 @@ pub(crate) type Ticket = u64;
 /// A stream of copies between slots and one device. Copies are carried out in the order given, while the caller does
 /// something else; what they read and write is kept until they are done, also when the copier is dropped.
 ///
-/// Used by one thread, which calls [`enter`](Self::enter) first.
+/// All but `to_host` is for one thread, which calls [`bind`](Self::bind) first.
 pub(crate) trait Copier: fmt::Debug + Send {
-    /// Makes this thread one that may use the device.
-    fn enter(&mut self) -> Result<(), DeviceError>;
+    /// Makes this thread, one of our own, one that may use the device.
+    fn bind(&mut self) -> Result<(), DeviceError>;
 
     /// Orders `spans` of a slot to be copied. After an error nothing of them is in flight any more.
     fn to_device(
@@ -44,6 +50,9 @@ pub(crate) trait Copier: fmt::Debug + Send {
 
     /// Lets go of what is done and says which ticket is the first that is not.
     fn first_pending(&mut self) -> Result<Ticket, DeviceError>;
+
+    /// Whether many spans are ordered in one call, so that packing them first gains nothing.
+    fn copies_at_once(&self) -> bool;
 
     /// Fills the slot with the bytes from `at` on, and waits for that.
     fn to_host(&mut self, memory: &Arc<dyn Memory>, at: usize, slot: Slot) -> Result<Slot, DeviceError>;

@@ -3,8 +3,10 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
 
+use super::backend::Memory;
 use super::cuda::CudaDevice;
-use super::error::DeviceError;
+use super::error::{DeviceError, DeviceFault};
+use super::host::HostMemory;
 
 /// Where bytes are to end up. Cloning gives another handle.
 ///
@@ -116,6 +118,21 @@ impl Device {
     /// cudarc's context of a CUDA device, to use what landed there; `None` for the host.
     pub fn context(&self) -> Option<&Arc<CudaContext>> {
         self.as_cuda().map(|cuda| cuda.context())
+    }
+
+    /// On a CUDA device in whole pages of what it is given in, so that cuFile can map it.
+    pub(crate) fn allocate_memory(&self, len: usize) -> Result<Arc<dyn Memory>, DeviceError> {
+        const GRAIN: usize = 2 << 20;
+        match &self.inner {
+            Inner::Cuda(cuda) => cuda.allocate(len.max(1).checked_next_multiple_of(GRAIN).unwrap_or(len)),
+            Inner::Host => match HostMemory::new(len) {
+                Ok(memory) => Ok(Arc::new(memory)),
+                Err(error) => {
+                    let fault = DeviceFault::NoHostMemory { reason: error.to_string() };
+                    Err(DeviceError { device: "host".into(), fault })
+                }
+            },
+        }
     }
 
     pub(crate) fn as_cuda(&self) -> Option<&Arc<CudaDevice>> {

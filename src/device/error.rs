@@ -73,6 +73,15 @@ pub enum DeviceFault {
         /// Which, and how.
         code: CudaCode,
     },
+    /// Host memory could not be had, in its own words.
+    #[error("{reason}")]
+    NoHostMemory {
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// A copy would leave its memory: a fault of this crate, and no byte was copied.
+    #[error("a copy would leave the memory that it belongs to; please report this fault of forebay's")]
+    Outside,
     /// The thread that carries bytes to the device could not be started.
     #[error("no thread for its copies: {reason}; raise the limit of threads with `ulimit -u`")]
     NoThread {

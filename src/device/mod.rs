@@ -6,12 +6,16 @@
 
 mod arena;
 mod backend;
+mod buffer;
 mod cuda;
 mod device;
 mod error;
+mod host;
 
 pub(crate) use arena::{DeviceArena, DeviceLoan, DeviceSlot};
 pub(crate) use backend::{Copier, Memory, Span, Ticket};
-pub(crate) use cuda::{CudaDevice, Event, PinnedArena};
+pub use buffer::DeviceBuffer;
+pub(crate) use cuda::{CudaDevice, Event, PinnedArena, cufile};
 pub use device::{Device, DeviceKind};
 pub use error::{DeviceError, DeviceFault};
+pub(crate) use host::HostCopier;

@@ -41,6 +41,12 @@ pub(crate) trait HoldsSlot: Send {
     fn slot(&self) -> &Slot;
 }
 
+impl HoldsSlot for Slot {
+    fn slot(&self) -> &Slot {
+        self
+    }
+}
+
 impl Deref for Slot {
     type Target = [u8];
 

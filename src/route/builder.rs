@@ -1,17 +1,18 @@
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::bytes::Tally;
 use super::carrier::{Carrier, Core, Gpu};
-use super::conductor::Conductor;
 use super::decision::{Route, Switch, Switches};
-use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, PinnedArena};
+use super::direct::{Direct, DirectForm};
+use super::reason::NoRoute;
+use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, PinnedArena};
 use crate::error::BuildError;
 use crate::storage::{EngineError, Mode, Reader, ReaderBuilder};
 
 /// Sets up a [`Carrier`].
 ///
 /// ## Defaults
-/// device host, every route auto, budget 256 MiB of host memory and 512 MiB of device memory, chunk 4 MiB; of the
+/// device host, every route auto, cuFile asked by a pool of threads, budget 256 MiB of host memory and 512 MiB of device memory, chunk 4 MiB; of the
 /// reader what [`ReaderBuilder`] says.
 #[derive(Clone, Debug)]
 #[must_use = "a builder builds nothing until `build` is called"]
@@ -22,6 +23,7 @@ pub struct CarrierBuilder {
     budget: u64,
     device_budget: u64,
     chunk: u64,
+    form: DirectForm,
 }
 
 impl Default for CarrierBuilder {
@@ -33,6 +35,7 @@ impl Default for CarrierBuilder {
             budget: 256 << 20,
             device_budget: 512 << 20,
             chunk: 4 << 20,
+            form: DirectForm::Pool,
         }
     }
 }
@@ -57,6 +60,12 @@ impl CarrierBuilder {
     /// Whether cuFile may carry bytes straight into device memory.
     pub fn direct(mut self, switch: Switch) -> Self {
         self.switches.direct = switch;
+        self
+    }
+
+    /// How cuFile is asked to read, where it is.
+    pub fn direct_form(mut self, form: DirectForm) -> Self {
+        self.form = form;
         self
     }
 
@@ -121,19 +130,30 @@ impl CarrierBuilder {
         };
         let reader = self.reader.clone().mode(mode).budget(self.budget).build()?;
         let chunk = self.chunk.min(self.budget / 3).max(4096) as usize;
+        let form = self.switches.allows(Route::Direct).then_some(self.form);
         let gpu = match self.device.as_cuda() {
-            Some(device) => Some(gpu(device, self.device_budget, &reader, chunk)?),
+            Some(device) => Some(gpu(&self.device, device, form, self.device_budget, &reader)?),
             None => None,
         };
-        Ok(Carrier::new(Core {
+        // Enough to keep a fast drive busy while whole chunks are being filled.
+        const WINDOW: usize = 32 << 20;
+        let window = WINDOW.max(3 * chunk).min(reader.arena().budget() as usize / 2);
+        let core = Core {
             device: self.device,
             reader,
             switches: self.switches,
             chunk,
             tally: Arc::<Tally>::default(),
             decisions: Mutex::default(),
+            conductor: OnceLock::new(),
+            window,
+            process: std::process::id(),
             gpu,
-        }))
+        };
+        if core.gpu.is_some() {
+            core.conductor()?;
+        }
+        Ok(Carrier::new(core))
     }
 
     /// How the reader reads for the routes that are allowed.
@@ -149,15 +169,21 @@ impl CarrierBuilder {
     }
 }
 
-fn gpu(device: &Arc<CudaDevice>, budget: u64, reader: &Reader, chunk: usize) -> Result<Gpu, DeviceError> {
-    // Enough to keep a fast drive busy while whole chunks are being filled.
-    const WINDOW: usize = 32 << 20;
-    let len = usize::try_from(budget).unwrap_or(usize::MAX) / 4096 * 4096;
-    let arena = DeviceArena::new(device.allocate(len.max(4096))?);
+fn gpu(
+    on: &Device,
+    device: &Arc<CudaDevice>,
+    form: Option<DirectForm>,
+    budget: u64,
+    reader: &Reader,
+) -> Result<Gpu, DeviceError> {
+    /// Reads of cuFile's under way at once, where they are made by threads.
+    const THREADS: usize = 8;
+    let len = usize::try_from(budget).unwrap_or(usize::MAX).max(4096) / 4096 * 4096;
+    let arena = DeviceArena::new(on.allocate_memory(len)?, len);
+    let direct = match form {
+        Some(form) => Direct::new(device, &arena, form, THREADS),
+        None => Err(NoRoute::TurnedOff),
+    };
     let pinned = Arc::new(PinnedArena::new(device, reader.arena())?);
-    let copier = device.copier(Arc::clone(&pinned))?;
-    let window = WINDOW.max(3 * chunk).min(reader.arena().budget() as usize / 2);
-    let conductor = Conductor::start(reader.clone(), copier, window)
-        .map_err(|error| device.error(DeviceFault::NoThread { reason: error.to_string() }))?;
-    Ok(Gpu { device: Arc::clone(device), arena, pinned, conductor: Some(conductor), down: Mutex::default() })
+    Ok(Gpu { device: Arc::clone(device), direct, arena, pinned, down: Mutex::default() })
 }

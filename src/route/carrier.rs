@@ -1,7 +1,7 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::task::coop::unconstrained;
@@ -9,12 +9,19 @@ use tokio::task::coop::unconstrained;
 use super::builder::CarrierBuilder;
 use super::bytes::{RouteBytes, Tally};
 use super::carry::Carry;
+use super::carry_into::CarryInto;
 use super::conductor::Conductor;
 use super::decision::{Decision, Rejected, Route, Switches};
+use super::direct::Direct;
 use super::error::{CarryError, CarryFault};
+use super::hindrance::Hindrance;
 use super::landed::Landed;
+use super::placed::Placed;
 use super::reason::NoRoute;
-use crate::device::{Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, PinnedArena};
+use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
+use crate::device::{
+    Copier, CudaDevice, Device, DeviceArena, DeviceBuffer, DeviceError, DeviceFault, HostCopier, PinnedArena,
+};
 use crate::memory::Slot;
 use crate::storage::{Extent, File, Reader};
 use crate::sync::lock;
@@ -44,20 +51,25 @@ pub(super) struct Core {
     pub(super) reader: Reader,
     pub(super) switches: Switches,
     pub(super) chunk: usize,
+    /// Bytes that may be being read at once.
+    pub(super) window: usize,
+    pub(super) process: u32,
     pub(super) tally: Arc<Tally>,
     /// What was decided for each file, by its number.
     pub(super) decisions: Mutex<HashMap<u64, Decision>>,
+    /// From its first use on: on the host nothing is copied but to places that the caller gives.
+    pub(super) conductor: OnceLock<Result<Conductor, DeviceError>>,
     /// Absent where bytes stay on the host.
     pub(super) gpu: Option<Gpu>,
 }
 
 /// What a CUDA device needs beside the reader.
 pub(super) struct Gpu {
+    /// cuFile, or why it cannot be used at all.
+    pub(super) direct: Result<Direct, NoRoute>,
     pub(super) device: Arc<CudaDevice>,
     pub(super) arena: DeviceArena,
     pub(super) pinned: Arc<PinnedArena>,
-    /// `None` once closed.
-    pub(super) conductor: Option<Conductor>,
     /// The stream of copies back to the host, from its first use on.
     pub(super) down: Mutex<Option<Box<dyn Copier>>>,
 }
@@ -90,12 +102,7 @@ impl Carrier {
     /// for it.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, CarryError> {
         let file = self.core.reader.open(path)?;
-        let decided = self.core.decide(&file);
-        let decision = decided.map_err(|Rejected { route, reason }| CarryError {
-            path: file.path().to_owned(),
-            offset: 0,
-            fault: CarryFault::NoRoute { route, reason },
-        })?;
+        let decision = self.core.decide(&file).map_err(|rejected| no_route(&file, 0, rejected))?;
         tracing::debug!("{}: route {}", file.path().display(), decision.chosen);
         Ok(file)
     }
@@ -130,9 +137,43 @@ impl Carrier {
         self.carry(extents).wait()
     }
 
+    /// Carries extents, of any files opened with this carrier, to places in a buffer of this carrier's device. The places
+    /// must lie inside the buffer and must not overlap; what lies between them stays as it is.
+    ///
+    /// By the routes `bounce` and `cached`, extents near each other are read at once, and a chunk of them is copied by
+    /// few calls, however small they are. The route `direct` takes those extents whose offset, length and place are
+    /// multiples of 4096 bytes (or of the file's own block, where that is larger; a length may end with the file); it
+    /// registers the buffer with cuFile, until the buffer is dropped. On the host each byte is copied once.
+    ///
+    /// # Errors
+    /// The future ends with [`CarryError`], which names path and offset, and with the buffer in any case: nothing is
+    /// under way to it any more, and after an error its places hold any bytes.
+    pub fn carry_into(&self, buffer: DeviceBuffer, placed: &[Placed]) -> CarryInto {
+        CarryInto::new(&self.core, buffer, placed)
+    }
+
     /// Bytes delivered so far, by route.
     pub fn carried(&self) -> RouteBytes {
         self.core.tally.now()
+    }
+
+    /// What cuFile can do here, as it says itself.
+    ///
+    /// # Errors
+    /// Why the route `direct` cannot be had for any file.
+    pub fn cufile(&self) -> Result<&CuFileProperties, NoRoute> {
+        self.core.cufile().map(Direct::properties)
+    }
+
+    /// The version of the cuFile library; `None` where there is none, or one that does not say.
+    pub fn cufile_version(&self) -> Option<CuFileVersion> {
+        self.core.cufile().ok().and_then(Direct::version)
+    }
+
+    /// What cuFile itself has counted in this process, by the way bytes went underneath: what
+    /// [`RouteBytes::direct`] is checked against. `None` where the library keeps no counts (before CUDA 13.0).
+    pub fn cufile_counters(&self) -> Option<CuFileCounters> {
+        self.core.cufile().ok().and_then(Direct::counters)
     }
 
     /// Bytes of device memory that are held by what has landed or is about to; 0 on the host.
@@ -164,19 +205,100 @@ impl Core {
 
     fn can(&self, route: Route, file: &File) -> Result<(), NoRoute> {
         match route {
-            Route::Direct => Err(NoRoute::HostDevice),
+            Route::Direct => self.can_direct(file),
             Route::Bounce => file.direct().map(|_| ()).map_err(NoRoute::NoDirectIo),
             Route::Cached => Ok(()),
         }
     }
 }
 
+impl Core {
+    /// The numbers of those files that cuFile reads.
+    ///
+    /// # Errors
+    /// Where no route can be had for one of them.
+    pub(super) fn direct_files<'a>(
+        &self,
+        extents: impl IntoIterator<Item = &'a Extent>,
+    ) -> Result<HashSet<u64>, CarryError> {
+        let mut direct = HashSet::new();
+        let mut last = None;
+        for Extent { file, offset, .. } in extents {
+            // Most often the same one many times.
+            if last.replace(file.inner.id) == Some(file.inner.id) {
+                continue;
+            }
+            let decision = self.decide(file).map_err(|rejected| no_route(file, *offset, rejected))?;
+            if decision.chosen == Route::Direct {
+                direct.insert(file.inner.id);
+            }
+        }
+        Ok(direct)
+    }
+
+    /// cuFile, where it can be had.
+    pub(super) fn direct(&self) -> Option<&Direct> {
+        self.cufile().ok()
+    }
+
+    /// The thread that reads and copies.
+    pub(super) fn conductor(&self) -> Result<&Conductor, DeviceError> {
+        let started = self.conductor.get_or_init(|| {
+            let copier = match &self.gpu {
+                Some(gpu) => gpu.device.copier(Arc::clone(&gpu.pinned))?,
+                None => Box::new(HostCopier::default()),
+            };
+            Conductor::start(self.reader.clone(), copier, self.window).map_err(|error| DeviceError {
+                device: self.device.to_string(),
+                fault: DeviceFault::NoThread { reason: error.to_string() },
+            })
+        });
+        started.as_ref().map_err(Clone::clone)
+    }
+
+    /// Refuses in a process that was forked from the one that opened the device.
+    pub(super) fn check_process(&self) -> Result<(), DeviceError> {
+        match &self.gpu {
+            Some(gpu) if !gpu.device.is_ours() => Err(gpu.device.error(DeviceFault::Forked)),
+            _ => Ok(()),
+        }
+    }
+
+    fn cufile(&self) -> Result<&Direct, NoRoute> {
+        let gpu = self.gpu.as_ref().ok_or(NoRoute::HostDevice)?;
+        gpu.direct.as_ref().map_err(Clone::clone)
+    }
+
+    /// Whether cuFile must carry everything, whatever the page cache holds.
+    pub(super) fn is_direct_alone(&self) -> bool {
+        self.switches.forced() == Some(Route::Direct)
+    }
+
+    fn can_direct(&self, file: &File) -> Result<(), NoRoute> {
+        let (direct, gpu) = (self.cufile()?, self.gpu.as_ref().ok_or(NoRoute::HostDevice)?);
+        let forced = self.switches.forced() == Some(Route::Direct);
+        if !forced {
+            file.direct().map_err(NoRoute::NoDirectIo)?;
+        }
+        // Forced, it is carried through the compatibility mode, too, and counted as that.
+        if direct.is_compat(file, &self.reader, &gpu.arena)? && !forced {
+            return Err(NoRoute::CompatOnly { seen: Hindrance::of_file(&file.inner.lookup) });
+        }
+        Ok(())
+    }
+}
+
+fn no_route(file: &File, offset: u64, Rejected { route, reason }: Rejected) -> CarryError {
+    CarryError { path: file.path().to_owned(), offset, fault: CarryFault::NoRoute { route, reason } }
+}
+
 impl Drop for Core {
     fn drop(&mut self) {
         const PATIENCE: Duration = Duration::from_secs(1);
-        let Some(gpu) = &mut self.gpu else { return };
-        let Some(conductor) = gpu.conductor.take() else { return };
-        if gpu.device.is_ours() && !conductor.close(Some(Instant::now() + PATIENCE)) {
+        let Some(Ok(conductor)) = self.conductor.take() else { return };
+        // In a forked child the thread is the parent's.
+        let ours = self.process == std::process::id();
+        if ours && !conductor.close(Some(Instant::now() + PATIENCE)) {
             tracing::warn!(
                 "copies to {} are still under way after {PATIENCE:?}; they go on by themselves, and their memory stays \
                  until they are done",

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
@@ -5,16 +6,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::sync::oneshot;
 use tokio::task::coop::unconstrained;
 
-use super::bytes::RouteBytes;
-use super::carrier::{Core, Gpu};
+use super::carrier::Core;
+use super::decision::Route;
+use super::direct::least_align;
+use super::direct_read::{DirectRead, Target};
 use super::error::{CarryError, CarryFault};
-use super::job::Job;
+use super::job::Load;
 use super::landed::Landed;
-use crate::device::{DeviceError, DeviceFault, DeviceLoan, DeviceSlot};
-use crate::storage::{Extent, Plan, Read, groups};
+use super::under_way::UnderWay;
+use crate::device::{DeviceLoan, DeviceSlot, Memory};
+use crate::storage::{Extent, File, Part, Plan, Read, Via, groups};
 
 /// Bytes on their way to a device: a future of what [`Landed`].
 ///
@@ -29,16 +32,18 @@ enum State {
     /// To the host: the landing is where it was read to.
     Reading(Read),
     /// Waits for device memory.
-    Waiting(DeviceLoan, Box<Plan>),
+    Waiting(DeviceLoan, Box<(Plan, DirectFiles)>),
     Carrying(Carrying),
     Over(Option<Result<Landed, CarryError>>),
 }
 
+/// The numbers of the files that cuFile reads.
+type DirectFiles = HashSet<u64>;
+
 struct Carrying {
     slot: Arc<DeviceSlot>,
     pieces: Vec<Range<usize>>,
-    first: Option<Extent>,
-    outcome: oneshot::Receiver<Result<RouteBytes, CarryError>>,
+    under_way: UnderWay,
 }
 
 impl Carry {
@@ -59,9 +64,19 @@ impl Carry {
 
 fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
     let Some(gpu) = &core.gpu else {
+        core.direct_files(extents)?;
         return Ok(State::Reading(core.reader.read(extents)));
     };
-    let plan = Plan::new(extents, core.reader.settings())?;
+    if let Some(first) = extents.first() {
+        let (path, offset) = (first.file.path().to_owned(), first.offset);
+        core.check_process().map_err(|error| CarryError { path, offset, fault: CarryFault::Device(error) })?;
+    }
+    let direct = core.direct_files(extents)?;
+    let least = |file: &File| if direct.contains(&file.inner.id) { least_align(file) } else { 1 };
+    let mut plan = Plan::with_least(extents, core.reader.settings(), least)?;
+    if core.switches.allows(Route::Cached) && !direct.is_empty() {
+        core.reader.prefer_warm(&mut plan, |file| direct.contains(&file.inner.id))?;
+    }
     if plan.layout.parts.is_empty() {
         let landed = Landed::nothing(core, plan.layout.pieces);
         return Ok(State::Over(Some(Ok(landed))));
@@ -71,31 +86,36 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
         let path = plan.files[part.file as usize].path().to_owned();
         CarryError { path, offset: part.need.start, fault: CarryFault::Memory(error) }
     };
-    if !gpu.device.is_ours() {
-        let error = gpu.device.error(DeviceFault::Forked);
-        let Some(first) = extents.first() else { return Ok(State::Over(None)) };
-        let (path, offset) = (first.file.path().to_owned(), first.offset);
-        return Err(CarryError { path, offset, fault: CarryFault::Device(error) });
-    }
     if let Some(slot) = gpu.arena.try_loan(plan.layout.len, plan.memory_align) {
-        return Ok(begun(core, plan, slot));
+        return Ok(State::Carrying(Carrying::begin(core, plan, &direct, slot)));
     }
     let loan = gpu.arena.loan(plan.layout.len, plan.memory_align).map_err(over_budget)?;
-    Ok(State::Waiting(loan, Box::new(plan)))
+    Ok(State::Waiting(loan, Box::new((plan, direct))))
 }
 
 impl Carrying {
-    fn begin(core: &Core, plan: Plan, slot: DeviceSlot, gpu: &Gpu) -> Self {
+    fn begin(core: &Core, plan: Plan, files: &DirectFiles, slot: DeviceSlot) -> Self {
         let slot = Arc::new(slot);
+        let memory: Arc<dyn Memory> = Arc::clone(&slot) as _;
+        // What is in the page cache already is read from there, where that is allowed.
+        let is_direct = |part: &Part| {
+            let chosen = files.contains(&plan.files[part.file as usize].inner.id);
+            chosen && (part.via == Via::Direct || core.is_direct_alone())
+        };
+        let parts: Vec<Part> = plan.layout.parts.iter().filter(|part| is_direct(part)).cloned().collect();
+        let direct = core.direct().filter(|_| !parts.is_empty()).map(|direct| {
+            let target =
+                Target { memory: Arc::clone(direct.memory()), start: slot.start() as u64, loan: Arc::clone(&memory) };
+            DirectRead::new(plan.files.clone(), parts, target)
+        });
+        let groups = groups(&plan, core.chunk, |part| !is_direct(part));
+        let loads = groups.into_iter().map(Load::as_laid_out).collect();
         let first = plan.layout.parts.first().map(|part| {
             let file = &plan.files[part.file as usize];
             Extent::new(file, part.need.start, part.need.end - part.need.start)
         });
-        let (job, outcome) = Job::new(groups(&plan, core.chunk, |_| true), Arc::clone(&slot) as _);
-        if let Some(conductor) = &gpu.conductor {
-            conductor.take(job);
-        }
-        Self { slot, pieces: plan.layout.pieces, first, outcome }
+        let under_way = UnderWay::begin(core, &memory, loads, direct, first.as_ref());
+        Self { slot, pieces: plan.layout.pieces, under_way }
     }
 }
 
@@ -114,46 +134,25 @@ impl Future for Carry {
                 }
                 State::Waiting(loan, _) => {
                     let slot = ready!(Pin::new(loan).poll(context));
-                    let State::Waiting(_, plan) = std::mem::replace(&mut this.state, State::Over(None)) else {
+                    let State::Waiting(_, planned) = std::mem::replace(&mut this.state, State::Over(None)) else {
                         return Poll::Pending;
                     };
-                    begun(&this.core, *plan, slot)
+                    State::Carrying(Carrying::begin(&this.core, planned.0, &planned.1, slot))
                 }
                 State::Carrying(carrying) => {
-                    let outcome = ready!(Pin::new(&mut carrying.outcome).poll(context));
-                    let State::Carrying(carrying) = std::mem::replace(&mut this.state, State::Over(None)) else {
+                    let outcome = ready!(carrying.under_way.poll(context, &this.core));
+                    let State::Carrying(Carrying { slot, pieces, .. }) =
+                        std::mem::replace(&mut this.state, State::Over(None))
+                    else {
                         return Poll::Pending;
                     };
-                    State::Over(Some(ended(&this.core, carrying, outcome)))
+                    State::Over(Some(outcome.map(|carried| Landed::on_device(&this.core, slot, pieces, carried))))
                 }
                 State::Over(outcome) => return outcome.take().map_or(Poll::Pending, Poll::Ready),
             };
             this.state = next;
         }
     }
-}
-
-fn begun(core: &Arc<Core>, plan: Plan, slot: DeviceSlot) -> State {
-    match &core.gpu {
-        Some(gpu) => State::Carrying(Carrying::begin(core, plan, slot, gpu)),
-        None => State::Over(None),
-    }
-}
-
-fn ended(
-    core: &Arc<Core>,
-    carrying: Carrying,
-    outcome: Result<Result<RouteBytes, CarryError>, oneshot::error::RecvError>,
-) -> Result<Landed, CarryError> {
-    let Carrying { slot, pieces, first, .. } = carrying;
-    let carried = outcome.unwrap_or_else(|_| {
-        let fault = DeviceFault::Ended;
-        let fault = CarryFault::Device(DeviceError { device: core.device.to_string(), fault });
-        let (path, offset) = first.map_or_else(Default::default, |first| (first.file.path().to_owned(), first.offset));
-        Err(CarryError { path, offset, fault })
-    })?;
-    core.tally.add(carried);
-    Ok(Landed::on_device(core, slot, pieces, carried))
 }
 
 impl fmt::Debug for Carry {

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 use super::bytes::RouteBytes;
-use super::job::{Job, Place};
+use super::job::{Job, Load, Place};
+use super::pack::packed;
 use crate::device::{Copier, DeviceError, DeviceSlot, Event, Span, Ticket};
 use crate::memory::HoldsSlot;
 use crate::storage::{Read, Reader};
@@ -112,7 +113,7 @@ struct Reading {
     read: Read,
     job: usize,
     bytes: usize,
-    span: Span,
+    spans: Vec<Span>,
     place: Place,
 }
 
@@ -143,7 +144,7 @@ impl Work {
     fn run(mut self) {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
-        if let Err(error) = self.copier.enter() {
+        if let Err(error) = self.copier.bind() {
             self.broken = Some(error);
         }
         loop {
@@ -185,15 +186,14 @@ impl Work {
                 return;
             }
             let Some(&key) = self.to_begin.front() else { return };
-            let Some(group) = self.jobs[key].begin() else {
+            let Some(Load { group, spans }) = self.jobs[key].begin() else {
                 self.to_begin.pop_front();
                 continue;
             };
             let place = Place::of(&group);
-            let span = Span { from: group.from, to: group.to, len: group.len };
             self.reading_bytes += group.len;
             let read = self.reader.read_planned(group.plan);
-            self.reading.push(Reading { read, job: key, bytes: group.len, span, place });
+            self.reading.push(Reading { read, job: key, bytes: group.len, spans, place });
         }
     }
 
@@ -205,13 +205,13 @@ impl Work {
                 continue;
             };
             // In the order they were begun, which is the order that those that wait are served in.
-            let Reading { job, bytes, span, place, .. } = self.reading.remove(i);
+            let Reading { job, bytes, spans, place, .. } = self.reading.remove(i);
             self.reading_bytes -= bytes;
             match outcome {
                 Ok(pieces) => match pieces.into_request() {
                     Some(request) => {
                         let carried = RouteBytes::of_reads(&request.carried());
-                        self.copy(job, Box::new(request), span, carried, place);
+                        self.copy(job, Box::new(request), spans, carried, place);
                     }
                     None => self.jobs[job].landed(RouteBytes::default()),
                 },
@@ -221,12 +221,24 @@ impl Work {
         }
     }
 
-    fn copy(&mut self, job: usize, source: Box<dyn HoldsSlot>, span: Span, bytes: RouteBytes, place: Place) {
+    fn copy(
+        &mut self,
+        job: usize,
+        mut source: Box<dyn HoldsSlot>,
+        mut spans: Vec<Span>,
+        bytes: RouteBytes,
+        place: Place,
+    ) {
         if let Some(error) = &self.broken {
             return self.jobs[job].fail(place.error(error.clone()));
         }
+        if !self.copier.copies_at_once()
+            && let Some((packed, joined)) = packed(self.reader.arena(), source.slot(), &spans)
+        {
+            (source, spans) = (Box::new(packed), joined);
+        }
         let memory = self.jobs[job].memory();
-        match self.copier.to_device(source, memory, &[span]) {
+        match self.copier.to_device(source, memory, &spans) {
             Ok(ticket) => self.copying.push_back(Copying { ticket, job, bytes }),
             Err(error) => self.jobs[job].fail(place.error(error)),
         }

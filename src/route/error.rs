@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use super::decision::Route;
 use super::reason::NoRoute;
 use crate::device::DeviceError;
+use crate::device::cufile::CuFileFault;
 use crate::memory::MemoryError;
 use crate::storage::{OpenError, OpenFault, ReadError, ReadFault};
 
@@ -42,12 +43,35 @@ pub enum CarryFault {
     /// They could not be read.
     #[error("{0}")]
     Read(#[source] ReadFault),
+    /// cuFile could not read them.
+    #[error("cuFile: {0}")]
+    Direct(#[source] CuFileFault),
     /// The device refused, or failed.
     #[error("{0}")]
     Device(#[source] DeviceError),
     /// The request cannot fit the memory of the device that this carrier may use.
     #[error("{0}")]
     Memory(#[source] MemoryError),
+    /// An extent was given a place that it cannot have.
+    #[error("its place, {len} bytes at {at} of a buffer of {buffer}, {what}; give each extent a place of its own")]
+    Place {
+        /// Where it was to begin in the buffer.
+        at: usize,
+        /// Bytes of the extent.
+        len: u64,
+        /// Bytes of the buffer.
+        buffer: usize,
+        /// What is wrong with that.
+        what: &'static str,
+    },
+    /// The buffer is not of this carrier's device.
+    #[error("the buffer is of {buffer}, and bytes are carried to {device}; allocate it on that device")]
+    OtherDevice {
+        /// The buffer's device.
+        buffer: String,
+        /// The carrier's.
+        device: String,
+    },
     /// The route that was asked for cannot be had for this file.
     #[error("the route {route} was asked for, but {reason}; {fix}, or allow other routes", fix = .reason.fix())]
     NoRoute {

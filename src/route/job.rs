@@ -6,14 +6,29 @@ use tokio::sync::oneshot;
 
 use super::bytes::RouteBytes;
 use super::error::{CarryError, CarryFault};
-use crate::device::{DeviceError, Memory};
+use crate::device::{DeviceError, Memory, Span};
 use crate::storage::Group;
+
+/// A group to read, and where its bytes go.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) group: Group,
+    pub(super) spans: Vec<Span>,
+}
+
+impl Load {
+    /// To the place that the layout of the whole gives it.
+    pub(super) fn as_laid_out(group: Group) -> Self {
+        let spans = vec![Span { from: group.from, to: group.to, len: group.len }];
+        Self { group, spans }
+    }
+}
 
 /// What one request has the conductor read and copy. It keeps the memory it lands in: whoever asked may go away.
 #[derive(Debug)]
 pub(super) struct Job {
     /// Those not begun yet.
-    groups: VecDeque<Group>,
+    loads: VecDeque<Load>,
     memory: Arc<dyn Memory>,
     /// Groups begun, and not yet in place.
     under_way: usize,
@@ -24,12 +39,12 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(
-        groups: Vec<Group>,
+        loads: impl IntoIterator<Item = Load>,
         memory: Arc<dyn Memory>,
     ) -> (Self, oneshot::Receiver<Result<RouteBytes, CarryError>>) {
         let (done, outcome) = oneshot::channel();
-        let (groups, carried) = (groups.into(), RouteBytes::default());
-        (Self { groups, memory, under_way: 0, carried, failure: None, done }, outcome)
+        let (loads, carried) = (loads.into_iter().collect(), RouteBytes::default());
+        (Self { loads, memory, under_way: 0, carried, failure: None, done }, outcome)
     }
 
     pub(super) fn memory(&self) -> &Arc<dyn Memory> {
@@ -37,17 +52,17 @@ impl Job {
     }
 
     /// The next group to read; none once something has failed or nobody waits any more.
-    pub(super) fn begin(&mut self) -> Option<Group> {
+    pub(super) fn begin(&mut self) -> Option<Load> {
         if self.failure.is_some() || self.done.is_closed() {
-            self.groups.clear();
+            self.loads.clear();
         }
-        let group = self.groups.pop_front()?;
+        let load = self.loads.pop_front()?;
         self.under_way += 1;
-        Some(group)
+        Some(load)
     }
 
     pub(super) fn has_more(&self) -> bool {
-        !self.groups.is_empty()
+        !self.loads.is_empty()
     }
 
     /// A group is in place.
@@ -60,18 +75,18 @@ impl Job {
     pub(super) fn fail(&mut self, error: CarryError) {
         self.under_way -= 1;
         self.failure.get_or_insert(error);
-        self.groups.clear();
+        self.loads.clear();
     }
 
     /// Everything that is left fails: groups begun, which nobody will report any more, and those not begun.
     pub(super) fn fail_whole(&mut self, place: Place, error: DeviceError) {
         self.under_way = 0;
-        self.groups.clear();
+        self.loads.clear();
         self.failure.get_or_insert(place.error(error));
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.under_way == 0 && self.groups.is_empty()
+        self.under_way == 0 && self.loads.is_empty()
     }
 
     /// Tells whoever waits.
@@ -81,7 +96,7 @@ impl Job {
 
     /// Where the next group begins.
     pub(super) fn place(&self) -> Option<Place> {
-        self.groups.front().map(Place::of)
+        self.loads.front().map(|load| Place::of(&load.group))
     }
 }
 

@@ -148,7 +148,6 @@ impl Landed {
                 Some(copier) => copier,
                 none => none.insert(gpu.device.copier(Arc::clone(&gpu.pinned))?),
             };
-            copier.enter()?;
             bytes.extend_from_slice(&copier.to_host(&memory, from, pinned)?);
         }
         Ok(bytes)
@@ -158,8 +157,8 @@ impl Landed {
 impl Drop for Landed {
     fn drop(&mut self) {
         let Place::Device { slot, .. } = &mut self.place else { return };
-        let (Some(slot), Some(gpu)) = (slot.take(), &self.core.gpu) else { return };
-        if let (false, Some(conductor)) = (self.uses.is_empty(), &gpu.conductor) {
+        let Some(slot) = slot.take() else { return };
+        if let (false, Ok(conductor)) = (self.uses.is_empty(), self.core.conductor()) {
             conductor.release_after(std::mem::take(&mut self.uses), slot);
         }
     }

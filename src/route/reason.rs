@@ -1,4 +1,6 @@
 use super::decision::Route;
+use super::hindrance::Hindrance;
+use crate::device::cufile::{CuFileError, Refusal};
 use crate::storage::NoDirect;
 
 /// Why a route is not taken.
@@ -20,6 +22,46 @@ pub enum NoRoute {
     /// The file has no reads past the page cache.
     #[error("{0}")]
     NoDirectIo(NoDirect),
+    /// There is no cuFile library, or one without the functions that are needed: in cuFile's or the loader's words.
+    #[error("{0}")]
+    NoCuFile(String),
+    /// cuFile cannot be started or used at all.
+    #[error("cuFile: {0}")]
+    CuFileRefuses(Refusal),
+    /// cuFile cannot be used at all, for another reason than an answer of its own.
+    #[error("{0}")]
+    CuFileFails(String),
+    /// The carrier's device memory cannot be registered with cuFile.
+    #[error("{0}")]
+    MemoryRefused(String),
+    /// cuFile refuses the file.
+    #[error("cuFile: {refusal}{}", said(.seen))]
+    FileRefused {
+        /// Its answer.
+        refusal: Refusal,
+        /// What the machine lacks for it, as far as that is seen, the most likely cause first.
+        seen: Vec<Hindrance>,
+    },
+    /// cuFile serves the file through host memory only.
+    #[error("cuFile would only serve it through its compatibility mode, by way of host memory{}", said(.seen))]
+    CompatOnly {
+        /// As above.
+        seen: Vec<Hindrance>,
+    },
+    /// The caller wants the bytes where cuFile cannot put them.
+    #[error("offset, length or place of the extent is not a multiple of {block}, which cuFile's reads must be")]
+    Alignment {
+        /// Bytes that all three must be multiples of.
+        block: u32,
+    },
+    /// The file could not be read to find out.
+    #[error("a first read with cuFile failed: {0}")]
+    Unreadable(String),
+}
+
+fn said(seen: &[Hindrance]) -> String {
+    let seen: Vec<String> = seen.iter().map(ToString::to_string).collect();
+    if seen.is_empty() { String::new() } else { format!(" ({})", seen.join("; ")) }
 }
 
 impl NoRoute {
@@ -31,6 +73,37 @@ impl NoRoute {
             Self::Outranked(_) => "ask for this route if it is to be taken all the same".into(),
             Self::HostDevice => "ask for a CUDA device, or take the route bounce".into(),
             Self::NoDirectIo(reason) => reason.fix().into(),
+            Self::NoCuFile(_) => "install GPUDirect Storage (package nvidia-gds, or the toolkit's libcufile)".into(),
+            Self::CuFileRefuses(refusal) => refusal.code.fix().into(),
+            Self::CuFileFails(_) => "see cufile.log; until then take the route bounce".into(),
+            Self::MemoryRefused(_) => "lower the device budget, or raise the limit that is named".into(),
+            Self::FileRefused { refusal, seen } => first_fix(seen).unwrap_or_else(|| refusal.code.fix()).into(),
+            Self::CompatOnly { seen } => first_fix(seen)
+                .unwrap_or("set allow_compat_mode to false in cufile.json to see in cufile.log what is missing")
+                .into(),
+            Self::Alignment { .. } => "align the data and its places, or take another route".into(),
+            Self::Unreadable(_) => "check the file, and see cufile.log".into(),
         }
     }
+
+    pub(super) fn of_cufile(error: CuFileError) -> Self {
+        let text = error.to_string();
+        match error {
+            CuFileError::Library(_) | CuFileError::Lacks(_) => Self::NoCuFile(text),
+            CuFileError::Refused(refusal) => Self::CuFileRefuses(refusal),
+            CuFileError::Register { .. } | CuFileError::Range { .. } => Self::MemoryRefused(text),
+            _ => Self::CuFileFails(text),
+        }
+    }
+
+    pub(super) fn of_refused_file(error: CuFileError, seen: Vec<Hindrance>) -> Self {
+        match error {
+            CuFileError::Refused(refusal) => Self::FileRefused { refusal, seen },
+            other => Self::CuFileFails(other.to_string()),
+        }
+    }
+}
+
+fn first_fix(seen: &[Hindrance]) -> Option<&'static str> {
+    seen.first().map(Hindrance::fix)
 }

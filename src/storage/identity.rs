@@ -29,6 +29,11 @@ impl Identity {
         }
     }
 
+    /// The number of the file system or block device.
+    pub(crate) fn device(&self) -> (u32, u32) {
+        self.device
+    }
+
     /// What is different about the file that `path` leads to now.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ mod tests;
 
 pub use align::Alignment;
 pub use builder::ReaderBuilder;
+pub(crate) use descriptors::Descriptors;
 pub use direct::NoDirect;
 pub use engine::{EngineChoice, EngineKind, RingFeatures};
 pub use error::{Change, EngineError, OpenError, OpenFault, ReadError, ReadFault};
@@ -34,10 +35,12 @@ pub use extent::Extent;
 pub use file::{File, FileKind};
 pub(crate) use group::{Group, groups};
 
+pub(crate) use layout::{Part, Via};
 pub use pieces::Pieces;
 pub use plan::Mode;
 pub(crate) use plan::Plan;
 pub use read::Read;
+pub(crate) use read::{explained, unchanged};
 pub use reader::Reader;
 pub use stats::Stats;
 pub use stream::{BlockingStream, ReadStream};

@@ -201,7 +201,7 @@ fn next_wave(
         } else {
             core.cache.pair(&file.inner)
         };
-        let Some(pair) = opened.map_err(|error| not_opened(file, &rest[taken], error))? else { break };
+        let Some(pair) = opened.map_err(|error| not_opened(file, rest[taken].need.start, error))? else { break };
         let end = taken + rest[taken..].iter().take_while(|part| part.file == file_number).count();
         let parts = &mut rest[taken..end];
         if core.settings.mode == Mode::Auto && parts[0].via == Via::Direct {
@@ -240,7 +240,7 @@ fn dealt(mut parts: Vec<Part>, lanes: usize) -> Vec<Vec<Part>> {
     hands
 }
 
-fn unchanged((file, offset): &(File, u64)) -> Result<(), ReadError> {
+pub(crate) fn unchanged((file, offset): &(File, u64)) -> Result<(), ReadError> {
     let fault = match file.change() {
         Ok(None) => return Ok(()),
         Ok(Some(change)) => ReadFault::Changed(change),
@@ -250,7 +250,7 @@ fn unchanged((file, offset): &(File, u64)) -> Result<(), ReadError> {
 }
 
 /// A file that ends early has most often been changed: then that is what is wrong.
-fn explained(failure: ReadError, files: &[(File, u64)]) -> ReadError {
+pub(crate) fn explained(failure: ReadError, files: &[(File, u64)]) -> ReadError {
     let changed = files
         .iter()
         .find(|(file, _)| file.path() == failure.path)
@@ -268,10 +268,10 @@ fn ended(request: &Request) -> ReadError {
     ReadError { path, offset, fault: ReadFault::EngineEnded }
 }
 
-fn not_opened(file: &File, part: &Part, error: PairError) -> ReadError {
+pub(super) fn not_opened(file: &File, offset: u64, error: PairError) -> ReadError {
     let fault = match error {
         PairError::Open(fault) => ReadFault::Open(fault),
         PairError::Changed(change) => ReadFault::Changed(change),
     };
-    ReadError { path: file.path().to_owned(), offset: part.need.start, fault }
+    ReadError { path: file.path().to_owned(), offset, fault }
 }

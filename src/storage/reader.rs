@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::builder::ReaderBuilder;
-use super::descriptors::DescriptorCache;
+use super::descriptors::{DescriptorCache, Descriptors};
 use super::direct::NoDirect;
 use super::engine::{Engine, EngineKind, Pread, RingFeatures};
 use super::error::{EngineError, OpenError, OpenFault, ReadError};
 use super::extent::Extent;
 use super::file::File;
+use super::layout::Via;
 use super::pieces::Pieces;
-use super::plan::{Mode, Plan, PlanSettings};
-use super::read::Read;
+use super::plan::{Mode, Plan, PlanSettings, prefer_warm};
+use super::read::{Read, not_opened};
 use super::stats::{Counters, Stats};
 use super::stream::ReadStream;
 use crate::memory::Arena;
@@ -131,6 +132,32 @@ impl Reader {
 
     pub(crate) fn settings(&self) -> PlanSettings {
         self.core.settings
+    }
+
+    /// The descriptors of a file of this reader's. The caller must hold no others, or wait for itself.
+    pub(crate) fn descriptors(&self, file: &File) -> Result<Arc<Descriptors>, ReadError> {
+        self.core.cache.pair_waiting(&file.inner).map_err(|error| not_opened(file, 0, error))
+    }
+
+    /// The same for a caller that holds others: `None` where there is no room.
+    pub(crate) fn more_descriptors(&self, file: &File) -> Result<Option<Arc<Descriptors>>, ReadError> {
+        self.core.cache.pair(&file.inner).map_err(|error| not_opened(file, 0, error))
+    }
+
+    /// How many files one caller may hold open at once, so that others can read beside it.
+    pub(crate) fn most_files(&self) -> usize {
+        self.core.most_files()
+    }
+
+    /// Sends those parts of a plan that are in the page cache through it, of the files for which `of` holds.
+    pub(crate) fn prefer_warm(&self, plan: &mut Plan, of: impl Fn(&File) -> bool) -> Result<(), ReadError> {
+        for parts in plan.layout.parts.chunk_by_mut(|a, b| a.file == b.file) {
+            let file = &plan.files[parts[0].file as usize];
+            if of(file) && parts[0].via == Via::Direct {
+                prefer_warm(file, &self.descriptors(file)?, parts);
+            }
+        }
+        Ok(())
     }
 
     /// Reads what a plan of this reader's files, or a group of one, says.

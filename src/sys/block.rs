@@ -236,14 +236,14 @@ fn members(sys: &Path, disk_folder: &Path, depth: usize) -> Vec<BlockDevice> {
 }
 
 /// Paths in a folder, in the order of their names; none where it cannot be listed.
-fn entries(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder).map(|list| list.flatten().map(|entry| entry.path()).collect()).unwrap_or_default();
     paths.sort();
     paths
 }
 
-fn file_name(path: &Path) -> Option<String> {
+pub(super) fn file_name(path: &Path) -> Option<String> {
     path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 

@@ -108,6 +108,11 @@ impl CpuList {
         Some(Self { ranges })
     }
 
+    /// The first CPU written; `None` for an empty set.
+    pub fn first(&self) -> Option<u32> {
+        self.ranges.first().map(|(first, _)| *first)
+    }
+
     /// How many CPUs the set holds.
     pub fn count(&self) -> u64 {
         self.ranges.iter().map(|(first, last)| u64::from(last - first) + 1).sum()

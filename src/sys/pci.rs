@@ -1,4 +1,4 @@
-//! The PCI functions that a disk hangs on: link now and at best, NUMA node, error counters.
+//! The PCI functions that disks and GPUs hang on: link now and at best, NUMA node, error counters.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -144,7 +144,7 @@ impl PciFunction {
     }
 
     /// The nearest function at or above a folder of sysfs.
-    fn above(folder: &Path) -> Option<Self> {
+    pub(super) fn above(folder: &Path) -> Option<Self> {
         let mut functions = folder.ancestors().filter_map(|folder| Some((folder, address(folder)?)));
         let (folder, address) = functions.next()?;
         Some(Self {
@@ -160,7 +160,7 @@ impl PciFunction {
 }
 
 /// The folder's name if it is a PCI address, `DDDD:BB:DD.F` in hexadecimal; domains can be longer.
-fn address(folder: &Path) -> Option<String> {
+pub(super) fn address(folder: &Path) -> Option<String> {
     let name = folder.file_name()?.to_str()?;
     let (device, function) = name.split_once('.')?;
     let parts: Vec<&str> = device.split(':').collect();

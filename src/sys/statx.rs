@@ -109,7 +109,18 @@ pub(crate) fn of_path(path: &Path) -> io::Result<Statx> {
     }
 }
 
+/// The attributes of the file that a path leads to now, as bits of `STATX_ATTR_`; 0 where the kernel does not tell.
+pub(crate) fn attributes(path: &Path) -> u64 {
+    let name = CString::new(path.as_os_str().as_bytes());
+    let raw = name.ok().and_then(|name| raw_statx(libc::AT_FDCWD, &name, 0).ok());
+    raw.map_or(0, |raw| raw.attributes & raw.attributes_mask)
+}
+
 fn statx(dir: c_int, name: &std::ffi::CStr, flags: c_int) -> io::Result<Statx> {
+    raw_statx(dir, name, flags).map(|raw| from_raw(&raw))
+}
+
+fn raw_statx(dir: c_int, name: &std::ffi::CStr, flags: c_int) -> io::Result<RawStatx> {
     let mut raw = RawStatx::default();
     // SAFETY: `name` is NUL-terminated and `raw` is a writable `struct statx` of the kernel's size (asserted above);
     // both outlive the call, which keeps neither.
@@ -123,7 +134,7 @@ fn statx(dir: c_int, name: &std::ffi::CStr, flags: c_int) -> io::Result<Statx> {
             &raw mut raw,
         )
     };
-    if answer == 0 { Ok(from_raw(&raw)) } else { Err(io::Error::last_os_error()) }
+    if answer == 0 { Ok(raw) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Old kernels lack the call, and a container may forbid it: `stat` still tells all but the alignment.

@@ -211,3 +211,57 @@ fn locked_memory_is_a_no_for_who_may_not_lock_enough() {
     assert_eq!(of_kind(&large, "memory")["verdict"], "no");
     assert_eq!(of_kind(&none, "memlock")["verdict"], "yes");
 }
+
+/// Whether the machine shows an NVIDIA GPU or its driver, told apart from the program's own way of looking.
+fn has_gpu() -> bool {
+    let devices = fs::read_dir("/sys/bus/pci/devices").map(|list| list.flatten().collect()).unwrap_or_else(|_| vec![]);
+    let holds = |folder: &Path, name: &str, start: &str| {
+        fs::read_to_string(folder.join(name)).is_ok_and(|text| text.starts_with(start))
+    };
+    let is_card = |folder: &Path| holds(folder, "vendor", "0x10de") && holds(folder, "class", "0x03");
+    devices.iter().any(|device| is_card(&device.path()))
+        || ["/dev/nvidiactl", "/proc/driver/nvidia/version", "/sys/module/nvidia"]
+            .iter()
+            .any(|path| Path::new(path).exists())
+}
+
+const OF_GPUS: [&str; 8] =
+    ["nvidia_driver", "nvidia_fs", "p2pdma", "iommu", "cufile_json", "gpu_distance", "direct_storage", "gpu_link"];
+
+#[test]
+fn gpus_are_judged_and_their_absence_is_one_line() {
+    let folder = tempdir().unwrap();
+    let all = doctor(&write(folder.path(), "data", b"payload"));
+    let gpus = all.iter().filter(|finding| finding["kind"] == "gpu").count();
+    if has_gpu() {
+        assert!(gpus > 0);
+        of_kind(&all, "nvidia_driver");
+        return;
+    }
+    assert_eq!(gpus, 1);
+    assert_eq!(of_kind(&all, "gpu")["verdict"], "note");
+    let others: Vec<&Value> =
+        all.iter().filter(|finding| OF_GPUS.iter().any(|kind| finding["kind"] == *kind)).collect();
+    assert!(others.is_empty(), "{others:#?}");
+}
+
+#[test]
+fn whatever_the_environment_names_as_cufiles_settings_is_judged() {
+    let folder = tempdir().unwrap();
+    let broken = write(folder.path(), "broken.json", b"{ // \xff\n");
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    for named in [broken.as_path(), &fifo, folder.path(), Path::new("/dev/zero"), Path::new("missing")] {
+        let mut command = forebay();
+        let answer =
+            Answer::of(command.arg("doctor").arg(folder.path()).arg("--json").env("CUFILE_ENV_PATH_JSON", named));
+        assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{}", named.display());
+        let all = findings(&answer.stdout);
+        let judged = all.iter().find(|finding| finding["kind"] == "cufile_json" && finding["subject"] == "file");
+        let Some(file) = judged else {
+            eprintln!("skipped: no driver of NVIDIA's, so cuFile's settings are not looked at");
+            return;
+        };
+        assert_eq!(file["verdict"], "no", "{file}");
+    }
+}

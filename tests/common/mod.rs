@@ -2,7 +2,9 @@
 //! children under reduced privileges, and a watchdog. Each binary uses a part of it.
 #![allow(dead_code)]
 
+pub mod carrier;
 pub mod data;
+pub mod emulator;
 pub mod fuse;
 pub mod knobs;
 pub mod mounts;

@@ -132,7 +132,7 @@ impl Outside {
     }
 }
 
-const CHILD: &str = "FOREBAY_TEST_CHILD";
+pub(super) const CHILD: &str = "FOREBAY_TEST_CHILD";
 const DONE: &str = "the child's work is done";
 
 /// True in a child made by `Outside::rerun`. An ignored test that somebody runs by itself says so and returns.

@@ -1,4 +1,4 @@
-//! The rows that one suite runs over (engine x mode, later also where the bytes land), and reading by path.
+//! The rows that one suite runs over where bytes stay on the host (engine x mode), and reading by path.
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -82,10 +82,14 @@ pub fn read(reader: &Reader, asks: &[Ask]) -> Result<Vec<Vec<u8>>, String> {
 }
 
 pub fn extents(reader: &Reader, asks: &[Ask]) -> Result<Vec<Extent>, String> {
+    extents_of(asks, |path| reader.open(path).map_err(|e| e.to_string()))
+}
+
+pub fn extents_of(asks: &[Ask], open: impl Fn(&Path) -> Result<File, String>) -> Result<Vec<Extent>, String> {
     let mut files: HashMap<&Path, File> = HashMap::new();
     for ask in asks {
         if !files.contains_key(ask.path.as_path()) {
-            files.insert(&ask.path, reader.open(&ask.path).map_err(|e| e.to_string())?);
+            files.insert(&ask.path, open(&ask.path)?);
         }
     }
     Ok(asks.iter().map(|ask| Extent::new(&files[ask.path.as_path()], ask.offset, ask.len)).collect())

@@ -2,10 +2,12 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use forebay::{Extent, Mode, Reader};
+use forebay::Extent;
 
-use crate::common::reader::{self, Ask, BUDGET, CHUNK, Row, ask};
+use crate::common::carrier::Subject;
+use crate::common::reader::{self, Ask, BUDGET, CHUNK, ask};
 use crate::common::{Rng, data};
+use crate::row::Row;
 use crate::site::{DirectIo, EVEN, OVER_2G, OVER_4G, RAGGED, Site, Tally};
 
 pub struct Case {
@@ -31,15 +33,15 @@ pub const ALL: &[Case] = &[
 
 pub struct Bench<'a> {
     pub site: &'a Site,
-    pub row: Row,
-    pub reader: &'a Reader,
+    pub row: &'a Row,
+    pub subject: &'a Subject,
 }
 
 impl Bench<'_> {
     /// Reads the asks as one request and compares every byte, or sees that it is refused where it must be.
     fn expect(&self, asks: &[Ask]) -> Result<Tally, String> {
         let may = self.verdict(asks);
-        let got = match (reader::read(self.reader, asks), may) {
+        let got = match (self.subject.read_asks(asks), may) {
             (Ok(_), DirectIo::MustBeRefused) => {
                 return Err("read directly where no direct I/O is possible".into());
             }
@@ -56,12 +58,12 @@ impl Bench<'_> {
     }
 
     fn verdict(&self, asks: &[Ask]) -> DirectIo {
-        if self.row.mode != Mode::Direct {
+        if !self.row.is_direct_forced() {
             return DirectIo::MustWork;
         }
         let mut verdict = DirectIo::MustWork;
         for ask in asks {
-            match self.site.direct_io(&ask.path) {
+            match self.row.direct_io(self.site, &ask.path) {
                 DirectIo::MustWork => {}
                 // Reading nothing needs no direct I/O, but opening the file may already be refused.
                 DirectIo::MustBeRefused if ask.len > 0 => return DirectIo::MustBeRefused,
@@ -231,8 +233,8 @@ fn tasks(bench: &Bench) -> Result<Tally, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let requests: Vec<Vec<Ask>> = (0..8).map(|caller| caller_asks(bench, caller, 100)).collect();
     let tasks = requests.iter().cloned().map(|asks| {
-        let reader = bench.reader.clone();
-        runtime.spawn(async move { reader.read(&reader::extents(&reader, &asks)?).await.map_err(|e| e.to_string()) })
+        let subject = bench.subject.clone();
+        runtime.spawn(async move { subject.read_later(&subject.extents(&asks)?).await })
     });
     let tasks: Vec<_> = tasks.collect();
     let mut tally = Tally::default();
@@ -255,7 +257,12 @@ fn stream(bench: &Bench) -> Result<Tally, String> {
     let asks = [ask(&bench.site.ragged, 5, RAGGED - 5), ask(&bench.site.even, 0, EVEN), ask(&bench.site.ragged, 0, 1)];
     let mut got = Vec::new();
     let mut run = || -> Result<(), String> {
-        let mut stream = bench.reader.stream(reader::extents(bench.reader, &asks)?);
+        let extents = bench.subject.extents(&asks)?;
+        let Subject::Reads(reader) = bench.subject else {
+            got = bench.subject.read(&extents)?.concat();
+            return Ok(());
+        };
+        let mut stream = reader.stream(extents);
         while let Some(part) = stream.next_blocking() {
             got.extend_from_slice(&part.map_err(|e| e.to_string())?);
         }
@@ -288,7 +295,7 @@ fn past_the_end(bench: &Bench) -> Result<Tally, String> {
     for ask in &asks {
         let good = Ask { offset: 0, len: 1, path: file.clone() };
         for list in [vec![ask.clone()], vec![good, ask.clone()]] {
-            let error = match reader::read(bench.reader, &list) {
+            let error = match bench.subject.read_asks(&list) {
                 Ok(_) => return Err(format!("{ask:?} was not refused")),
                 Err(error) => error,
             };
@@ -308,11 +315,11 @@ fn over_budget(bench: &Bench) -> Result<Tally, String> {
     if bench.verdict(&[ask(path, 0, 1)]) != DirectIo::MustWork {
         return Ok(Tally::default());
     }
-    let file = bench.reader.open(path).map_err(|e| e.to_string())?;
+    let file = bench.subject.open(path)?;
     for len in [BUDGET + 1, 3 << 30] {
-        let error = match bench.reader.read_blocking(&[Extent::new(&file, 0, len)]) {
+        let error = match bench.subject.read(&[Extent::new(&file, 0, len)]) {
             Ok(_) => return Err(format!("{len} bytes were read under a budget of {BUDGET}")),
-            Err(error) => error.to_string(),
+            Err(error) => error,
         };
         if !error.contains(|c: char| c.is_ascii_digit()) {
             return Err(format!("the refusal does not name the numbers: {error}"));

@@ -1,19 +1,21 @@
-//! One suite over every row (engine x mode) and every file system, with std::fs as the oracle.
+//! One suite over every row (engine x mode, device x route) and every file system, with std::fs as the oracle.
 //!
-//! A row is what must not matter for the bytes; a case is what is asked for; a site is where the files lie. Further
-//! rows (devices, routes) go into `common::reader`, further cases into `cases::ALL`.
+//! A row is what must not matter for the bytes; a case is what is asked for; a site is where the files lie.
 #[path = "../common/mod.rs"]
 mod common;
 
 use std::time::Duration;
 
 mod cases;
+mod row;
 mod site;
 
+use common::carrier::Subject;
 use common::fuse::{Fuse, Kind};
-use common::reader::{self, Row};
+use common::reader;
 use common::{Skip, mounts};
 use forebay::{EngineChoice, Mode, Reader, ReaderBuilder};
+use row::Row;
 use site::{Home, Site, Tally, Temperature};
 
 #[test]
@@ -88,48 +90,54 @@ fn rings_of_every_kind() {
     ];
     for (kind, set) in kinds {
         for mode in [Mode::Auto, Mode::Direct, Mode::Buffered] {
-            let row = Row { engine: EngineChoice::Uring, mode };
-            let builder = Reader::builder().engine(row.engine).mode(mode).chunk(reader::CHUNK).budget(reader::BUDGET);
+            let row = Row::Reads(reader::Row { engine: EngineChoice::Uring, mode });
+            let builder =
+                Reader::builder().engine(EngineChoice::Uring).mode(mode).chunk(reader::CHUNK).budget(reader::BUDGET);
             let reader = set(builder).build().unwrap_or_else(|error| panic!("{kind}: {error}"));
+            let subject = Subject::Reads(reader);
             for case in cases::ALL {
                 site.set_temperature(Temperature::Cold);
-                let bench = cases::Bench { site: &site, row, reader: &reader };
+                let bench = cases::Bench { site: &site, row: &row, subject: &subject };
                 if let Err(wrong) = (case.run)(&bench) {
                     panic!("{kind}, {row}, {}: {wrong}", case.name);
                 }
             }
-            reader.close_blocking();
+            subject.close();
         }
     }
 }
 
 fn conform(name: &'static str, home: Result<Home, Skip>) {
+    conform_rows(name, home, row::on_host());
+}
+
+fn conform_rows(name: &'static str, home: Result<Home, Skip>, rows: Vec<Row>) {
     let site = Site::new(name, or_skip!(home));
     let mut tally = Tally::default();
-    let runs = runs();
-    for &(row, temperature) in &runs {
-        let reader = row.reader();
+    let runs = runs(rows);
+    for (row, temperature) in &runs {
+        let subject = row.subject();
         for case in cases::ALL {
-            site.set_temperature(temperature);
-            let bench = cases::Bench { site: &site, row, reader: &reader };
+            site.set_temperature(*temperature);
+            let bench = cases::Bench { site: &site, row, subject: &subject };
             match (case.run)(&bench) {
                 Ok(more) => tally += more,
                 Err(wrong) => panic!("{name}, {row}, {temperature:?}, {}: {wrong}", case.name),
             }
         }
-        reader.close_blocking();
+        subject.close();
     }
     assert!(tally.bytes > 0);
     eprintln!("{name}: {} rows x {} cases: {tally}", runs.len(), cases::ALL.len());
 }
 
-/// Where the mode is decided by what the page cache holds, each state of the cache is a row of its own.
-fn runs() -> Vec<(Row, Temperature)> {
+/// Where the page cache decides how bytes are read, each state of it is a row of its own.
+fn runs(rows: Vec<Row>) -> Vec<(Row, Temperature)> {
     let mut runs = Vec::new();
-    for row in reader::rows() {
-        runs.push((row, Temperature::Cold));
-        if row.mode == Mode::Auto {
-            runs.extend([(row, Temperature::Half), (row, Temperature::Warm)]);
+    for row in rows {
+        runs.push((row.clone(), Temperature::Cold));
+        if row.is_auto() {
+            runs.extend([(row.clone(), Temperature::Half), (row, Temperature::Warm)]);
         }
     }
     runs

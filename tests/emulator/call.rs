@@ -13,6 +13,9 @@ thread_local! {
     static NAME: Cell<&'static str> = const { Cell::new("?") };
 }
 
+/// The name under which host functions run. They may not call the driver: the real one would wait for itself.
+pub const HOST_FUNCTION: &str = "a host function";
+
 /// The call being made, or carried out, on this thread.
 pub fn name() -> &'static str {
     NAME.try_with(Cell::get).unwrap_or("?")
@@ -28,6 +31,10 @@ pub fn early(name: &'static str, body: impl FnOnce() -> Answer) -> i32 {
     if let Verdict::Fail(code) = script::begin(name) {
         return code;
     }
+    if self::name() == HOST_FUNCTION {
+        violations::report(format!("{name}: called from a host function"));
+        return codes::NOT_PERMITTED;
+    }
     under(name, body).err().unwrap_or(0)
 }
 
@@ -35,7 +42,7 @@ pub fn early(name: &'static str, body: impl FnOnce() -> Answer) -> i32 {
 pub fn under(name: &'static str, body: impl FnOnce() -> Answer) -> Answer {
     let before = NAME.try_with(|cell| cell.replace(name)).unwrap_or("?");
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        violations::report(format!("{name}: the emulator panicked"));
+        violations::own(format!("{name}: the emulator panicked"));
         Err(codes::UNKNOWN)
     });
     let _ = NAME.try_with(|cell| cell.set(before));

@@ -44,10 +44,10 @@ pub fn delay(by: Duration) {
 /// Sleeps until the link of that device would have carried the bytes.
 pub fn occupy(device: usize, direction: Direction, bytes: u64) {
     let rate = match direction {
-        Direction::HostToDevice => script::number("h2d_gbps", 0.0),
-        Direction::DeviceToHost => script::number("d2h_gbps", 0.0),
+        Direction::HostToDevice => script::H2D_GBPS.get(),
+        Direction::DeviceToHost => script::D2H_GBPS.get(),
     };
-    let mut takes = script::number("latency_us", 0.0).max(0.0) / 1e6;
+    let mut takes = script::LATENCY_US.get().max(0.0) / 1e6;
     if rate > 0.0 {
         takes += bytes as f64 / (rate * 1e9);
     }

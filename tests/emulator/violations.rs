@@ -2,6 +2,7 @@
 use std::io::Write;
 use std::sync::Mutex;
 
+use crate::script;
 use crate::sync::lock;
 
 /// So many messages are kept; all are counted.
@@ -35,6 +36,14 @@ pub fn report(what: String) {
     lock(&VIOLATIONS).add(what);
 }
 
+/// A mistake of the emulator's own. It is kept before all others.
+pub fn own(what: String) {
+    say("violation", &what);
+    let mut violations = lock(&VIOLATIONS);
+    violations.count += 1;
+    violations.messages.insert(0, what);
+}
+
 /// Something worth seeing that is no mistake.
 pub fn note(what: String) {
     say("note", &what);
@@ -60,7 +69,9 @@ fn told(record: &Mutex<Record>) -> (u64, Vec<String>) {
     (record.count, record.messages.clone())
 }
 
-/// Not `eprintln`: that panics where stderr is closed.
+/// Unless the script says `quiet`. Not `eprintln`: that panics where stderr is closed.
 fn say(kind: &str, what: &str) {
-    let _ = writeln!(std::io::stderr(), "emulator: {kind}: {what}");
+    if script::setting("quiet").is_none() {
+        let _ = writeln!(std::io::stderr(), "emulator: {kind}: {what}");
+    }
 }

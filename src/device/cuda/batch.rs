@@ -23,6 +23,11 @@ impl Batch {
         Self { to: Vec::new(), from: Vec::new(), lens: Vec::new(), at_once }
     }
 
+    /// Whether many copies are one call.
+    pub(super) fn is_at_once(&self) -> bool {
+        self.at_once
+    }
+
     pub(super) fn clear(&mut self) {
         self.to.clear();
         self.from.clear();

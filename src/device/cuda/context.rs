@@ -1,5 +1,6 @@
 use std::ffi::{c_char, c_int};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError};
@@ -14,7 +15,8 @@ use crate::sys::cuda::{self, CudaCode, CudaLibrary};
 /// One CUDA device with its primary context retained.
 pub(crate) struct CudaDevice {
     library: &'static CudaLibrary,
-    context: Arc<CudaContext>,
+    /// Taken only by `drop`.
+    context: ManuallyDrop<Arc<CudaContext>>,
     name: String,
     pci_address: Option<String>,
     /// The process that opened it: CUDA works in no other.
@@ -43,7 +45,7 @@ impl CudaDevice {
         let library = initialised().map_err(failed)?;
         let name = context.name().map_err(|error| failed(of_cudarc(library, "cuDeviceGetName", error)))?;
         let pci_address = pci_address(library, context.cu_device());
-        Ok(Self { library, name, pci_address, process: std::process::id(), context })
+        Ok(Self { library, name, pci_address, process: std::process::id(), context: ManuallyDrop::new(context) })
     }
 
     pub(crate) fn count() -> Result<usize, DeviceError> {
@@ -80,25 +82,47 @@ impl CudaDevice {
         self.process == std::process::id()
     }
 
-    /// Makes the context current on this thread, as each thread that calls the driver must.
-    pub(crate) fn enter(&self) -> Result<(), DeviceError> {
+    /// Makes the context current on this thread for good: for threads of our own. Each thread that calls the driver must
+    /// have one.
+    pub(crate) fn bind(&self) -> Result<(), DeviceError> {
         if !self.is_ours() {
             return Err(self.error(DeviceFault::Forked));
         }
-        let ours: cuda::Context = self.context.cu_ctx().cast();
-        let mut current = std::ptr::null_mut();
-        // SAFETY: the driver writes the current context of this thread, or null, to `current`.
-        self.check("cuCtxGetCurrent", unsafe { (self.library.context_current)(&mut current) })?;
-        if current == ours {
-            return Ok(());
+        self.set_current(self.raw())
+    }
+
+    /// Makes it current until what is returned is dropped: for threads of others, whose own current context must not
+    /// change under them.
+    pub(crate) fn enter(&self) -> Result<Entered<'_>, DeviceError> {
+        if !self.is_ours() {
+            return Err(self.error(DeviceFault::Forked));
         }
-        // SAFETY: `context` retains this context for as long as `self` lives.
-        self.check("cuCtxSetCurrent", unsafe { (self.library.context_set_current)(ours) })
+        let before = current(self.library).map_err(|fault| self.error(fault))?;
+        if before != self.raw() {
+            self.set_current(self.raw())?;
+        }
+        Ok(Entered { device: self, before })
+    }
+
+    /// Makes what was current before ours current again; nothing, where that is gone by now.
+    fn leave(&self, before: cuda::Context) {
+        if before != self.raw() && self.set_current(before).is_err() {
+            let _ = self.set_current(std::ptr::null_mut());
+        }
+    }
+
+    fn raw(&self) -> cuda::Context {
+        self.context.cu_ctx().cast()
+    }
+
+    fn set_current(&self, context: cuda::Context) -> Result<(), DeviceError> {
+        // SAFETY: it is ours, which `self.context` retains, or one that was current on this thread a moment ago, or null.
+        self.check("cuCtxSetCurrent", unsafe { (self.library.context_set_current)(context) })
     }
 
     /// Bytes free, and all.
     pub(crate) fn memory(&self) -> Result<(u64, u64), DeviceError> {
-        self.enter()?;
+        let _current = self.enter()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: the driver writes two sizes, and this thread has a current context.
         self.check("cuMemGetInfo", unsafe { (self.library.memory_info)(&mut free, &mut total) })?;
@@ -141,6 +165,34 @@ impl CudaDevice {
     }
 }
 
+/// While this lives, the device's context is current on the thread that made it.
+pub(crate) struct Entered<'a> {
+    device: &'a CudaDevice,
+    before: cuda::Context,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.device.leave(self.before);
+    }
+}
+
+impl Drop for CudaDevice {
+    /// cudarc makes the context current to release it, and leaves it so.
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
+        let Ok(before) = current(self.library) else { return };
+        let ours = self.raw();
+        // SAFETY: nobody uses the field again.
+        unsafe { ManuallyDrop::drop(&mut self.context) };
+        let before = if before == ours { std::ptr::null_mut() } else { before };
+        // SAFETY: it was current on this thread a moment ago, or is null.
+        let _ = unsafe { (self.library.context_set_current)(before) };
+    }
+}
+
 impl fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CudaDevice").field("ordinal", &self.ordinal()).field("name", &self.name).finish_non_exhaustive()
@@ -157,6 +209,15 @@ fn initialised() -> Result<&'static CudaLibrary, DeviceFault> {
         }
         Err(code) => Err(DeviceFault::Call { code }),
     }
+}
+
+/// The context that is current on this thread, or null.
+fn current(library: &CudaLibrary) -> Result<cuda::Context, DeviceFault> {
+    let mut current = std::ptr::null_mut();
+    // SAFETY: the driver writes one handle.
+    let answer = library.check("cuCtxGetCurrent", unsafe { (library.context_current)(&mut current) });
+    answer.map_err(|code| DeviceFault::Call { code })?;
+    Ok(current)
 }
 
 fn count(library: &CudaLibrary) -> Result<usize, DeviceFault> {

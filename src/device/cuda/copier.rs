@@ -14,7 +14,7 @@ use super::context::CudaDevice;
 use super::event::Event;
 use super::pinned::PinnedArena;
 use crate::device::backend::{Copier, Memory, Span, Ticket};
-use crate::device::error::DeviceError;
+use crate::device::error::{DeviceError, DeviceFault};
 use crate::memory::{HoldsSlot, Slot};
 use crate::sys::cuda;
 
@@ -42,7 +42,7 @@ unsafe impl Send for CudaCopier {}
 impl CudaCopier {
     pub(crate) fn new(device: &Arc<CudaDevice>, pinned: Arc<PinnedArena>) -> Result<Self, DeviceError> {
         const NON_BLOCKING: u32 = 1;
-        device.enter()?;
+        let _current = device.enter()?;
         let mut stream = std::ptr::null_mut();
         // SAFETY: the driver writes one handle.
         device.check("cuStreamCreate", unsafe { (device.library().stream_create)(&mut stream, NON_BLOCKING) })?;
@@ -83,8 +83,7 @@ impl CudaCopier {
     }
 
     fn outside(&self) -> DeviceError {
-        let code = cuda::CudaCode { call: "cuMemcpyHtoDAsync", code: 1, name: "CUDA_ERROR_INVALID_VALUE".into() };
-        self.device.error(crate::device::DeviceFault::Call { code })
+        self.device.error(DeviceFault::Outside)
     }
 
     /// Waits until nothing is in flight. Whether that is certain: after a fault of the device it is not.
@@ -96,8 +95,8 @@ impl CudaCopier {
 }
 
 impl Copier for CudaCopier {
-    fn enter(&mut self) -> Result<(), DeviceError> {
-        self.device.enter()
+    fn bind(&mut self) -> Result<(), DeviceError> {
+        self.device.bind()
     }
 
     fn to_device(
@@ -134,11 +133,17 @@ impl Copier for CudaCopier {
         Ok(self.first_pending)
     }
 
+    fn copies_at_once(&self) -> bool {
+        self.batch.is_at_once()
+    }
+
     fn to_host(&mut self, memory: &Arc<dyn Memory>, at: usize, slot: Slot) -> Result<Slot, DeviceError> {
         if at.checked_add(slot.len()).is_none_or(|end| end > memory.len()) {
             return Err(self.outside());
         }
-        let event = Event::new(&self.device)?;
+        let device = Arc::clone(&self.device);
+        let _current = device.enter()?;
+        let event = Event::new(&device)?;
         let (to, mut done) = (slot.address(), 0);
         let mut ordered = Ok(());
         while done < slot.len() && ordered.is_ok() {
@@ -178,8 +183,9 @@ impl Drop for CudaCopier {
             std::mem::forget(std::mem::take(&mut self.in_flight));
             return;
         }
-        let settled = self.device.enter().is_ok() && (self.in_flight.is_empty() || self.settle());
-        if !settled {
+        let device = Arc::clone(&self.device);
+        let current = device.enter();
+        if !(self.in_flight.is_empty() || current.is_ok() && self.settle()) {
             for order in self.in_flight.drain(..) {
                 keep_for_ever(order.source, &order.memory);
             }

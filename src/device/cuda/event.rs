@@ -22,7 +22,7 @@ unsafe impl Sync for Event {}
 impl Event {
     /// A mark behind all that a stream of somebody else's has been given so far.
     pub(crate) fn on_stream(device: &Arc<CudaDevice>, stream: &CudaStream) -> Result<Self, DeviceError> {
-        device.enter()?;
+        let _current = device.enter()?;
         let event = Self::new(device)?;
         event.record(stream.cu_stream().cast())?;
         Ok(event)
@@ -68,7 +68,10 @@ impl fmt::Debug for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.device.is_ours() && self.device.enter().is_ok() {
+        if !self.device.is_ours() {
+            return;
+        }
+        if let Ok(_current) = self.device.enter() {
             // SAFETY: the handle is alive and nobody else destroys it.
             self.device.check_at_drop("cuEventDestroy", unsafe { (self.device.library().event_destroy)(self.raw) });
         }

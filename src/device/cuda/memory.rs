@@ -15,7 +15,7 @@ pub(crate) struct CudaMemory {
 
 impl CudaMemory {
     pub(crate) fn new(device: &Arc<CudaDevice>, len: usize) -> Result<Self, DeviceError> {
-        device.enter()?;
+        let _current = device.enter()?;
         let mut address = 0;
         // SAFETY: this thread has a current context, and the driver writes one address.
         let code = unsafe { (device.library().allocate)(&mut address, len) };
@@ -43,10 +43,11 @@ impl Drop for CudaMemory {
         if !self.device.is_ours() {
             return;
         }
-        if let Err(error) = self.device.enter() {
-            tracing::warn!("device memory is not freed: {error}");
+        let Ok(_current) =
+            self.device.enter().inspect_err(|error| tracing::warn!("device memory is not freed: {error}"))
+        else {
             return;
-        }
+        };
         // SAFETY: `new` allocated it, nobody else frees it, and every copy that uses it holds a handle on `self`, so none
         // is in flight.
         self.device.check_at_drop("cuMemFree", unsafe { (self.device.library().free)(self.address) });

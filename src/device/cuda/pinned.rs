@@ -27,7 +27,7 @@ const SEGMENTS: [usize; 3] = [1 << 30, 256 << 20, 16 << 20];
 
 impl PinnedArena {
     pub(crate) fn new(device: &Arc<CudaDevice>, arena: &Arena) -> Result<Self, DeviceError> {
-        device.enter()?;
+        let _current = device.enter()?;
         let (base, len) = arena.span();
         let mut pinned = Self { device: Arc::clone(device), segments: Vec::new(), _arena: arena.clone() };
         let mut refused = match pinned.register(base, len, len) {
@@ -90,7 +90,11 @@ impl PinnedArena {
 
 impl Drop for PinnedArena {
     fn drop(&mut self) {
-        if self.device.is_ours() && self.device.enter().is_ok() {
+        if !self.device.is_ours() {
+            return;
+        }
+        let device = Arc::clone(&self.device);
+        if let Ok(_current) = device.enter() {
             self.unregister();
         }
     }

@@ -276,7 +276,8 @@ mod tests {
             Flag::CU_FILE_NVMEOF_SUPPORTED,
             Flag::CU_FILE_BEEGFS_SUPPORTED,
         ];
-        assert_eq!(feature::RDMA, rdma.into_iter().map(|flag| 1 << flag as c_uint).sum());
+        let mask: c_uint = rdma.into_iter().map(|flag| 1 << flag as c_uint).sum();
+        assert_eq!(feature::RDMA, mask);
         use sys::CUFileBoolConfigParameter_t as Switch;
         assert_eq!(parameter::ALLOW_COMPAT_MODE, Switch::CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE as c_uint);
         assert_eq!(parameter::FORCE_COMPAT_MODE, Switch::CUFILE_PARAM_FORCE_COMPAT_MODE as c_uint);

@@ -1,5 +1,5 @@
 //! cuMemcpy*.
-use super::{End, asynchronous, synchronous, together};
+use super::{End, Host, asynchronous, synchronous, together};
 use crate::call::{Answer, call, put, wrong};
 use crate::{codes, context, script};
 
@@ -109,9 +109,18 @@ impl Batch {
                 let failed = wrong(codes::INVALID_VALUE, format!("copy {index} is of 0 bytes"));
                 return failed.map_err(|code| (Some(index), code));
             }
-            copies.push((End::of(to), End::of(from), len));
+            copies.push((End::of(to), End::of(from), len, self.host(index)));
         }
         together(name, &copies, stream)
+    }
+
+    /// How the source of a copy may be read, by the attributes that cover it.
+    fn host(&self, copy: usize) -> Host {
+        const DURING_THE_CALL: u32 = 2;
+        // SAFETY: the caller gives arrays of `attribute_count` elements, which `check` found not to be null.
+        let order = |index| unsafe { ((*self.firsts.add(index)), (*self.attributes.add(index)).source_order) };
+        let covering = (0..self.attribute_count).map(order).take_while(|(first, _)| *first <= copy).last();
+        if covering.is_some_and(|(_, order)| order == DURING_THE_CALL) { Host::Read } else { Host::Pinned }
     }
 
     fn check(&self) -> Result<(), &'static str> {

@@ -29,6 +29,8 @@ pub enum Host {
     Pinned,
     /// Any: the call returns after it.
     Any,
+    /// Any for a source, which is read before the call returns.
+    Read,
 }
 
 /// A copy that is queued. While it lives its memory is in use.
@@ -42,8 +44,18 @@ pub struct Copy {
 
 #[derive(Debug)]
 enum Side {
-    Host { ptr: usize, watch: Option<Watch>, _hold: Hold },
-    Device { ptr: u64, range: DeviceRange, _hold: Hold },
+    Host {
+        ptr: usize,
+        watch: Option<Watch>,
+        _hold: Hold,
+    },
+    Device {
+        ptr: u64,
+        range: DeviceRange,
+        _hold: Hold,
+    },
+    /// A source that was read when the copy was called.
+    Taken(Vec<u8>),
 }
 
 impl Copy {
@@ -66,7 +78,9 @@ impl Copy {
     /// The link it takes.
     fn way(&self) -> Option<(usize, Direction)> {
         match (&self.to, &self.from) {
-            (Side::Device { range, .. }, Side::Host { .. }) => Some((range.device, Direction::HostToDevice)),
+            (Side::Device { range, .. }, Side::Host { .. } | Side::Taken(_)) => {
+                Some((range.device, Direction::HostToDevice))
+            }
             (Side::Host { .. }, Side::Device { range, .. }) => Some((range.device, Direction::DeviceToHost)),
             _ => None,
         }
@@ -83,7 +97,7 @@ impl Copy {
         let copy = || unsafe { std::ptr::copy(from as *const u8, to as *mut u8, len) };
         match self.to {
             Side::Host { ptr, .. } => memory::write_host(ptr, len, copy),
-            Side::Device { .. } => copy(),
+            Side::Device { .. } | Side::Taken(_) => copy(),
         }
     }
 }
@@ -92,6 +106,7 @@ impl Side {
     /// The address of the bytes, if they are still there; their watch ends.
     fn open(&mut self, call: &str, len: usize) -> Option<usize> {
         match self {
+            Side::Taken(bytes) => Some(bytes.as_ptr() as usize),
             Side::Host { ptr, watch, .. } => watch.take().is_none_or(|watch| watch.check()).then_some(*ptr),
             Side::Device { ptr, .. } => match memory::live_range(*ptr, len) {
                 Ok(range) => Some(range.shadow as usize),
@@ -114,12 +129,17 @@ fn side(call: &'static str, end: End, len: usize, host: Host, role: &str) -> Ans
             if memory::is_device(ptr as u64) {
                 return wrong(codes::INVALID_VALUE, format!("the host {role} {ptr:#x} is device memory"));
             }
-            if host == Host::Pinned && !memory::is_registered_host(ptr, len) {
+            let read_now = host == Host::Read && role == "source";
+            if host != Host::Any && !read_now && !memory::is_registered_host(ptr, len) {
                 let what = format!("the host {role}, {len} bytes at {ptr:#x}, is not registered");
                 return wrong(codes::INVALID_VALUE, what);
             }
             if !memory::is_mapped(ptr, len) {
                 return wrong(codes::INVALID_VALUE, format!("{len} bytes at {ptr:#x} are not mapped"));
+            }
+            if read_now {
+                // SAFETY: the bytes were just found mapped, and the caller keeps them until the call returns.
+                return Ok(Side::Taken(unsafe { std::slice::from_raw_parts(ptr as *const u8, len) }.to_vec()));
             }
             let watch = Some(Watch::new(ptr, len, format!("{call}: {role}")));
             Ok(Side::Host { ptr, watch, _hold: memory::hold(ptr as u64, len, call) })
@@ -149,7 +169,7 @@ fn carry_out_all(mut copies: Vec<Copy>) {
     for ((device, direction), bytes) in ways {
         link::occupy(device, direction, bytes);
     }
-    if script::number("seed", 0.0) as u64 % 2 == 1 {
+    if script::SEED.get() as u64 % 2 == 1 {
         copies.reverse();
     }
     copies.into_iter().for_each(Copy::carry_out);
@@ -162,7 +182,7 @@ pub fn asynchronous(call: &'static str, to: End, from: End, len: usize, handle: 
     if len == 0 {
         return Ok(());
     }
-    let pageable = script::setting("pageable").is_some();
+    let pageable = script::PAGEABLE.is_on();
     let host = if pageable { Host::Any } else { Host::Pinned };
     let pinned = |end| !matches!(end, End::Host(ptr) if !memory::is_registered_host(ptr, len));
     let waits = pageable && !(pinned(to) && pinned(from));
@@ -187,11 +207,15 @@ pub fn synchronous(call: &'static str, to: End, from: End, len: usize) -> Answer
 }
 
 /// Copies queued as one.
-pub fn together(call: &'static str, copies: &[(End, End, usize)], handle: usize) -> Result<(), (Option<usize>, i32)> {
+pub fn together(
+    call: &'static str,
+    copies: &[(End, End, usize, Host)],
+    handle: usize,
+) -> Result<(), (Option<usize>, i32)> {
     let stream = stream::find(handle).map_err(|code| (None, code))?;
     let mut checked = Vec::with_capacity(copies.len());
-    for (index, &(to, from, len)) in copies.iter().enumerate() {
-        let copy = Copy::new(call, stream.device, to, from, len, Host::Pinned);
+    for (index, &(to, from, len, host)) in copies.iter().enumerate() {
+        let copy = Copy::new(call, stream.device, to, from, len, host);
         checked.push(copy.map_err(|code| (Some(index), code))?);
     }
     submit(&stream, call, Box::new(move || carry_out_all(checked))).map_err(|code| (None, code))

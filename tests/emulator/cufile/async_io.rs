@@ -131,7 +131,7 @@ impl Pointers {
 impl Operation {
     fn execute(self) {
         let result = self.run();
-        if !peek::write(self.moved, result) {
+        if !peek::write(self.moved, &result.to_ne_bytes()) {
             violations::report(format!("{}: the place for its result was freed before it was done", self.what));
         }
     }
@@ -163,7 +163,7 @@ impl Operation {
         }
         let request = Request {
             what: self.what,
-            through: Through::Call,
+            through: Through::Stream,
             write: self.write,
             handle: self.handle,
             base: self.base,

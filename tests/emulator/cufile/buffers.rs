@@ -44,6 +44,7 @@ fn register(base: u64, length: usize, flags: c_int) -> Result<(), Status> {
     if base == 0 || length == 0 || flags != 0 {
         return Err(Status::of(code::INVALID_VALUE));
     }
+    let hold = memory::hold(base, length, "a registration with cuFile");
     let range = memory::device_range(base, length).map_err(|_| {
         // Its first byte tells memory that is too short from memory of another kind.
         let is_device = memory::device_range(base, 1).is_ok();
@@ -56,7 +57,6 @@ fn register(base: u64, length: usize, flags: c_int) -> Result<(), Status> {
         ));
         return Err(Status::of(code::CUDA_CONTEXT_MISMATCH));
     }
-    let hold = memory::hold(base, length, "registered with cuFile");
     let mut state = state::lock();
     let end = base.saturating_add(length as u64);
     if state.buffers.range(..end).any(|(start, buffer)| start.saturating_add(buffer.len as u64) > base) {

@@ -1,10 +1,10 @@
 //! Opening and closing the driver, its properties and its limits.
 
-use super::abi::{CUDA_ERROR_INVALID_CONTEXT, DrvProps, NvfsProps, Status, bit, code};
+use super::abi::{DrvProps, NvfsProps, Status, bit, code};
 use super::counters::{IN_FLIGHT_ASYNC, IN_FLIGHT_BATCH, OPENS};
 use super::settings::{self, Path};
 use super::{counters, gate, parameters, state, stats};
-use crate::{context, violations};
+use crate::violations;
 use std::ffi::{c_char, c_int, c_long, c_uint};
 use std::sync::atomic::Ordering;
 
@@ -17,10 +17,7 @@ fn open() -> Result<(), Status> {
     if state::lock().open {
         return Err(Status::of(code::DRIVER_ALREADY_OPEN));
     }
-    if context::current().is_none() {
-        violations::report("cuFileDriverOpen: no context is current on this thread".into());
-        return Err(Status::cuda(CUDA_ERROR_INVALID_CONTEXT));
-    }
+    gate::current_device("cuFileDriverOpen")?;
     if let Some(code) = settings::code("cufile_open") {
         return Err(Status::of(code));
     }

@@ -25,12 +25,14 @@ pub fn enter_open(name: &'static str) -> Result<Option<u64>, Status> {
     if state::lock().open { Ok(most) } else { Err(Status::of(code::DRIVER_NOT_INITIALIZED)) }
 }
 
-/// The device whose context is current on this thread; to have none is a mistake.
+/// The device whose context is current on this thread and in good health; to have none is a mistake.
 pub fn current_device(name: &str) -> Result<usize, Status> {
-    context::current().ok_or_else(|| {
+    let device = context::current().ok_or_else(|| {
         violations::report(format!("{name}: no context is current on this thread"));
         Status::cuda(CUDA_ERROR_INVALID_CONTEXT)
-    })
+    })?;
+    context::health(device).map_err(Status::cuda)?;
+    Ok(device)
 }
 
 /// A failure as the calls that return a size give it: a code of cuFile negated, or -1 and `errno`.

@@ -1,28 +1,61 @@
-//! Memory of the program under test that it may have freed by now: looked at through the kernel, which answers with an
-//! error where a plain access would kill the process.
+//! Memory of the program under test that it may have freed by now: moved by the kernel, which answers with an error where
+//! a plain access would kill the process.
 
 use nix::libc;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-/// The value at that address, or `None` where no memory is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Towards {
+    Us,
+    Them,
+}
+
+/// The value at that address, or `None` where no memory is. For integers, and structures of integers.
 pub fn read<T: Copy>(address: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
-    let size = size_of::<T>();
-    let here = libc::iovec { iov_base: value.as_mut_ptr().cast(), iov_len: size };
-    let there = libc::iovec { iov_base: address as *mut c_void, iov_len: size };
-    // SAFETY: `here` is memory of ours of that size; whatever `there` is, the kernel checks it.
-    let moved = unsafe { libc::process_vm_readv(std::process::id() as libc::pid_t, &here, 1, &there, 1, 0) };
-    // SAFETY: all bytes were written, and callers ask for integers and structures of integers and pointers only.
-    (moved == size as isize).then(|| unsafe { value.assume_init() })
+    // SAFETY: `value` is ours and of that size.
+    let moved = unsafe { shift(Towards::Us, value.as_mut_ptr().cast(), address, size_of::<T>()) };
+    // SAFETY: all bytes were written, and any bytes are a value of such a type.
+    moved.then(|| unsafe { value.assume_init() })
+}
+
+/// Reads as many bytes as the slice has, and says whether there was memory to read.
+pub fn read_bytes(address: usize, bytes: &mut [u8]) -> bool {
+    // SAFETY: the slice is ours and of that length.
+    unsafe { shift(Towards::Us, bytes.as_mut_ptr(), address, bytes.len()) }
 }
 
 /// Writes there, and says whether there was memory to write to.
-pub fn write<T: Copy>(address: usize, value: T) -> bool {
-    let size = size_of::<T>();
-    let here = libc::iovec { iov_base: (&raw const value).cast_mut().cast(), iov_len: size };
-    let there = libc::iovec { iov_base: address as *mut c_void, iov_len: size };
-    // SAFETY: `here` is only read; whatever `there` is, the kernel checks it.
-    let moved = unsafe { libc::process_vm_writev(std::process::id() as libc::pid_t, &here, 1, &there, 1, 0) };
-    moved == size as isize
+pub fn write(address: usize, bytes: &[u8]) -> bool {
+    // SAFETY: the slice is ours, of that length, and only read.
+    unsafe { shift(Towards::Them, bytes.as_ptr().cast_mut(), address, bytes.len()) }
+}
+
+/// # Safety
+/// `ours` is memory of that length; it is written only towards us.
+unsafe fn shift(towards: Towards, ours: *mut u8, theirs: usize, len: usize) -> bool {
+    let here = libc::iovec { iov_base: ours.cast(), iov_len: len };
+    let there = libc::iovec { iov_base: theirs as *mut c_void, iov_len: len };
+    let pid = std::process::id() as libc::pid_t;
+    // SAFETY: `here` is valid by this function's contract; whatever `there` is, the kernel checks it.
+    let moved = unsafe {
+        match towards {
+            Towards::Us => libc::process_vm_readv(pid, &here, 1, &there, 1, 0),
+            Towards::Them => libc::process_vm_writev(pid, &here, 1, &there, 1, 0),
+        }
+    };
+    if moved >= 0 || std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) {
+        return moved == len as isize;
+    }
+    // A sandbox forbids those calls, so a plain access has to do: it can be trusted as far as the program under test.
+    let theirs = theirs as *mut u8;
+    // SAFETY: as above, and `theirs` is what the program promised to keep.
+    unsafe {
+        match towards {
+            Towards::Us => std::ptr::copy_nonoverlapping(theirs, ours, len),
+            Towards::Them => std::ptr::copy_nonoverlapping(ours, theirs, len),
+        }
+    }
+    true
 }

@@ -31,17 +31,19 @@ pub fn compat_allowed() -> bool {
     !is_set("cufile_no_compat") && parameters::flag(parameters::ALLOW_COMPAT)
 }
 
+/// A bare word sets it, and `=0` takes it back.
 pub fn is_set(name: &str) -> bool {
-    script::setting(name).is_some()
+    script::setting(name).is_some_and(|value| value != "0")
 }
 
+/// Also a size with its unit, as `64KiB`. A key with an empty value is as good as none.
 pub fn number(name: &str, otherwise: u64) -> u64 {
-    script::setting(name).and_then(|text| text.trim().parse().ok()).unwrap_or(otherwise)
+    script::number(name, otherwise as f64) as u64
 }
 
-/// A code of cuFile that a setting asks for.
+/// A code of cuFile that a setting asks for; 0 asks for none.
 pub fn code(name: &str) -> Option<i32> {
-    script::setting(name).and_then(|text| text.trim().parse().ok())
+    script::setting(name).and_then(|text| text.trim().parse().ok()).filter(|code| *code != 0)
 }
 
 /// The limit of one batch's entries.
@@ -62,7 +64,8 @@ pub fn pinned_limit() -> u64 {
 /// `cufile_nvfs_version=2.28` as (2, 28). Without nvidia-fs the library knows no version of it.
 pub fn nvfs_version() -> (u32, u32) {
     let otherwise = if path() == Path::Nvfs { "2.28" } else { "0.0" };
-    let text = script::setting("cufile_nvfs_version").unwrap_or_else(|| otherwise.to_owned());
+    let set = script::setting("cufile_nvfs_version").filter(|text| !text.is_empty());
+    let text = set.unwrap_or_else(|| otherwise.to_owned());
     let mut parts = text.split('.').map(|part| part.trim().parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }

@@ -2,6 +2,7 @@
 
 use super::abi::{MAX_GPUS, OpCounter, PerGpuStats, StatsLevel1, StatsLevel3};
 use super::settings::Path;
+use std::ffi::{c_char, c_int};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,8 +15,10 @@ pub struct Stats {
 /// The interface a transfer came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Through {
-    /// `cuFileRead`, `cuFileWrite` and their asynchronous forms.
+    /// `cuFileRead` and `cuFileWrite`.
     Call,
+    /// Their asynchronous forms.
+    Stream,
     /// `cuFileReadv`, `cuFileWritev`.
     Vector,
     Batch,
@@ -32,6 +35,11 @@ pub struct Transfer {
     /// `None` where it failed.
     pub bytes: Option<u64>,
     pub took: Duration,
+}
+
+unsafe extern "C" {
+    /// The driver's, which is in this same library.
+    fn cuDeviceGetUuid(uuid: *mut [c_char; 16], device: c_int) -> c_int;
 }
 
 static STATS: LazyLock<Mutex<Stats>> = LazyLock::new(|| Mutex::new(Stats::new()));
@@ -84,10 +92,10 @@ pub fn transferred(transfer: Transfer) {
             *count += 1;
         }
     }
-    if level >= 3 {
-        if let Some(gpu) = stats.gpu(transfer.device) {
-            count_gpu(gpu, &transfer);
-        }
+    if level >= 3
+        && let Some(gpu) = stats.gpu(transfer.device)
+    {
+        count_gpu(gpu, &transfer);
     }
 }
 
@@ -98,7 +106,7 @@ impl Stats {
 
     pub fn clear(&mut self) {
         let registered = self.all.per_gpu_stats.map(|gpu| gpu.reg_bytes);
-        self.all = StatsLevel3 { num_gpus: self.all.num_gpus, ..StatsLevel3::default() };
+        self.all = StatsLevel3::default();
         for (gpu, bytes) in self.all.per_gpu_stats.iter_mut().zip(registered) {
             gpu.reg_bytes = bytes;
         }
@@ -109,8 +117,19 @@ impl Stats {
     }
 
     fn gpu(&mut self, device: usize) -> Option<&mut PerGpuStats> {
-        self.all.num_gpus = self.all.num_gpus.max((device + 1).min(MAX_GPUS) as u32);
         self.all.per_gpu_stats.get_mut(device)
+    }
+
+    /// All of it, with the names of the GPUs.
+    pub fn level3(&self) -> StatsLevel3 {
+        let mut all = self.all;
+        let gpus = crate::device::all().len().min(MAX_GPUS);
+        all.num_gpus = gpus as u32;
+        for (ordinal, gpu) in all.per_gpu_stats.iter_mut().enumerate().take(gpus) {
+            // SAFETY: the place has the sixteen bytes of a UUID.
+            unsafe { cuDeviceGetUuid(&mut gpu.uuid, ordinal as c_int) };
+        }
+        all
     }
 }
 
@@ -126,10 +145,10 @@ fn count_basic(basic: &mut StatsLevel1, transfer: &Transfer) {
     let (ok, bytes) = (transfer.bytes.is_some(), transfer.bytes.unwrap_or(0));
     let micros = transfer.took.as_micros() as u64;
     let (ops, sum, latency, average) = match (transfer.through, transfer.write) {
-        (Through::Call, false) => {
+        (Through::Call | Through::Stream, false) => {
             (&mut basic.read_ops, &mut basic.read_bytes, &mut basic.read_lat_sum_us, &mut basic.read_lat_avg_us)
         }
-        (Through::Call, true) => {
+        (Through::Call | Through::Stream, true) => {
             (&mut basic.write_ops, &mut basic.write_bytes, &mut basic.write_lat_sum_us, &mut basic.write_lat_avg_us)
         }
         (Through::Vector, false) => {

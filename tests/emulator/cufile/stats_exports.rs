@@ -1,7 +1,8 @@
 //! `cuFileSetStatsLevel` and the calls that start, stop and read the statistics.
 
 use super::abi::{StatsLevel1, StatsLevel2, StatsLevel3, Status, code};
-use super::{gate, settings, stats};
+use super::stats::{self, Stats};
+use super::{gate, settings};
 use std::ffi::c_int;
 
 #[unsafe(no_mangle)]
@@ -65,7 +66,7 @@ pub extern "C" fn cuFileStatsReset() -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFileGetStatsL1(out: *mut StatsLevel1) -> Status {
     // SAFETY: the same contract.
-    unsafe { fill("cuFileGetStatsL1", 1, out, |all| all.detailed.basic) }
+    unsafe { fill("cuFileGetStatsL1", 1, out, |stats| stats.all.detailed.basic) }
 }
 
 /// # Safety
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn cuFileGetStatsL1(out: *mut StatsLevel1) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFileGetStatsL2(out: *mut StatsLevel2) -> Status {
     // SAFETY: the same contract.
-    unsafe { fill("cuFileGetStatsL2", 2, out, |all| all.detailed) }
+    unsafe { fill("cuFileGetStatsL2", 2, out, |stats| stats.all.detailed) }
 }
 
 /// # Safety
@@ -81,12 +82,12 @@ pub unsafe extern "C" fn cuFileGetStatsL2(out: *mut StatsLevel2) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFileGetStatsL3(out: *mut StatsLevel3) -> Status {
     // SAFETY: the same contract.
-    unsafe { fill("cuFileGetStatsL3", 3, out, |all| *all) }
+    unsafe { fill("cuFileGetStatsL3", 3, out, Stats::level3) }
 }
 
 /// # Safety
 /// `out` is null or may be written.
-unsafe fn fill<T>(name: &'static str, level: i32, out: *mut T, of: impl FnOnce(&StatsLevel3) -> T) -> Status {
+unsafe fn fill<T>(name: &'static str, level: i32, out: *mut T, of: impl FnOnce(&Stats) -> T) -> Status {
     gate::answer(gate::enter_open(name).and_then(|_| {
         refuse_if_absent()?;
         let out = gate::not_null(out)?;
@@ -95,7 +96,7 @@ unsafe fn fill<T>(name: &'static str, level: i32, out: *mut T, of: impl FnOnce(&
             return Err(Status::of(code::INVALID_VALUE));
         }
         // SAFETY: not null, and valid by this function's contract.
-        unsafe { out.write(of(&stats.all)) };
+        unsafe { out.write(of(&stats)) };
         Ok(())
     }))
 }

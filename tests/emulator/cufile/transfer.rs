@@ -4,7 +4,7 @@ use super::abi::code;
 use super::settings::{self, Path};
 use super::slabs::Slab;
 use super::stats::{self, Through, Transfer};
-use super::{chance, counters, handles::OpenHandle, state};
+use super::{chance, counters, handles::OpenHandle, peek, state};
 use crate::link::{self, Direction};
 use crate::{memory, violations};
 use nix::libc;
@@ -61,7 +61,10 @@ impl Request {
         if unaligned {
             counters::add(&counters::UNALIGNED, 1);
         }
-        let range = memory::device_range(address, self.size.max(1)).map_err(|why| {
+        // Held before it is looked up: what is freed meanwhile stays where it is.
+        let hold = memory::hold(address, self.size.max(1), what);
+        let find = if self.through == Through::Stream { memory::live_range } else { memory::device_range };
+        let range = find(address, self.size.max(1)).map_err(|why| {
             violations::report(format!("{what}: {} bytes at {address:#x}: {why}", self.size));
             let is_device = memory::device_range(self.base, 1).is_ok();
             if is_device { code::CUDA_POINTER_RANGE_ERROR } else { code::CUDA_MEMORY_TYPE_INVALID }
@@ -71,7 +74,6 @@ impl Request {
             violations::report(format!("{what}: memory of device {memory}, and device {current} is current"));
             return Err(code::CUDA_CONTEXT_MISMATCH);
         }
-        let hold = memory::hold(address, self.size.max(1), what);
         let shadow = range.shadow as usize;
         Ok(Ready { request: self, handle, shadow, device: range.device, unaligned, _buffer: buffer, _hold: hold })
     }
@@ -144,18 +146,25 @@ impl Ready {
 
     fn move_piece(&self, slab: &mut Slab, done: usize, wanted: usize) -> Result<usize, i32> {
         let offset = (self.request.file_offset as u64).checked_add(done as u64).ok_or(libc::EINVAL)?;
-        let shadow = (self.shadow + done) as *mut u8;
+        let shadow = self.shadow + done;
         if self.request.write {
             link::occupy(self.device, Direction::DeviceToHost, wanted as u64);
-            // SAFETY: `prepare` had the whole range checked, and it is held until `self` is dropped. It lies in the
-            // emulator's own shadow of device memory, which no Rust reference covers.
-            let bytes = unsafe { std::slice::from_raw_parts(shadow, wanted) };
-            return slab.write(self.handle.fd, offset, bytes);
+            let mut bytes = vec![0; wanted];
+            self.reached(peek::read_bytes(shadow, &mut bytes))?;
+            return slab.write(self.handle.fd, offset, &bytes);
         }
         let read = slab.read(self.handle.fd, offset, wanted)?;
         link::occupy(self.device, Direction::HostToDevice, read.len() as u64);
-        // SAFETY: as above, and `read` is no longer than what was wanted, which lies within the range.
-        unsafe { std::ptr::copy_nonoverlapping(read.as_ptr(), shadow, read.len()) };
+        self.reached(peek::write(shadow, read))?;
         Ok(read.len())
+    }
+
+    /// Memory that is freed while it is held stays where it is, but not when its whole context goes.
+    fn reached(&self, reached: bool) -> Result<(), i32> {
+        if reached {
+            return Ok(());
+        }
+        violations::report(format!("{}: the memory went with its context before it was done", self.request.what));
+        Err(code::CUDA_MEMORY_TYPE_INVALID)
     }
 }

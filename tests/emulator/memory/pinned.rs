@@ -27,7 +27,7 @@ static PINNED: Mutex<BTreeMap<usize, Pinned>> = Mutex::new(BTreeMap::new());
 
 /// Whether all of it is pinned, be it by several registrations that touch (`no_spanning` forbids that).
 pub fn is_registered_host(ptr: usize, len: usize) -> bool {
-    let (end, spanning) = (ptr.saturating_add(len.max(1)), script::setting("no_spanning").is_none());
+    let (end, spanning) = (ptr.saturating_add(len.max(1)), !script::NO_SPANNING.is_on());
     let pinned = lock(&PINNED);
     let mut at = ptr;
     while let Some((start, one)) = pinned.range(..=at).next_back() {

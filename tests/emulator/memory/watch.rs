@@ -8,9 +8,11 @@ use super::is_mapped;
 use crate::sync::lock;
 use crate::{script, violations};
 
-/// Up to here all is looked at; of more, a word in each `STRIDE` bytes. A slot that is filled anew changes them all.
+/// Up to here all is looked at; of more, a word in each `STRIDE` bytes, or `SAMPLES` words of what is larger still. A
+/// slot that is filled anew changes them all.
 const WHOLE: usize = 16 << 10;
 const STRIDE: usize = 256;
+const SAMPLES: usize = 16 << 10;
 const WORD: usize = 8;
 
 #[derive(Debug, Clone)]
@@ -145,25 +147,31 @@ fn around(start: usize, end: usize, work: impl FnOnce()) {
     }
 }
 
+/// Plain words and plain operators: built without optimisation, as tests are, all else costs ten times as much.
 fn fingerprint(ptr: usize, len: usize) -> Option<u64> {
     if !is_mapped(ptr, len) {
         return None;
     }
-    let whole = len <= WHOLE || script::setting("watch").is_some_and(|how| how == "whole");
-    let stride = if whole { WORD } else { STRIDE };
     let mut print = len as u64;
-    let mut at = 0;
-    while at + WORD <= len {
-        // SAFETY: the word is within memory that is mapped; the program under test may write to it at the same time,
-        // which is what is looked for, and volatile reads take whatever is there.
-        let word = unsafe { ((ptr + at) as *const [u8; WORD]).read_volatile() };
-        print = (print ^ u64::from_ne_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        at += stride;
+    let (first, words) = (ptr.next_multiple_of(WORD), ptr.saturating_add(len) & !(WORD - 1));
+    if first < words {
+        let whole = len <= WHOLE || script::setting("watch").is_some_and(|how| how == "whole");
+        let stride = if whole { WORD } else { (len / SAMPLES).next_multiple_of(WORD).max(STRIDE) };
+        let mut at = first;
+        while at < words {
+            // SAFETY: an aligned word of memory that is mapped. The program under test may be writing to it, which is
+            // what is looked for: whatever is read then is a change.
+            let word = unsafe { *(at as *const u64) };
+            print = (print ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            print ^= print >> 29;
+            at += stride;
+        }
     }
-    // The last bytes, which a stride may have passed over.
-    for at in len.saturating_sub(WORD)..len {
+    // The ends, which are no whole words, and the last word, which a stride may have passed over.
+    let edges = (ptr..first.min(ptr + len)).chain((ptr + len).saturating_sub(WORD).max(ptr)..ptr + len);
+    for at in edges {
         // SAFETY: as above.
-        let byte = unsafe { ((ptr + at) as *const u8).read_volatile() };
+        let byte = unsafe { *(at as *const u8) };
         print = (print ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     Some(print)

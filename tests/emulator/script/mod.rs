@@ -1,9 +1,30 @@
 //! What the script says: settings, scripted failures and stalls, and how often each call was made. It is read from
-//! `FOREBAY_EMULATOR` at the first call and from the control interface at any time.
+//! `FOREBAY_EMULATOR` at the first call and from the control interface at any time: `key=value; key; ...`.
+//!
+//! | key | |
+//! |---|---|
+//! | `seed` | of jitter and of the order in batches |
+//! | `jitter_us` | each operation on a stream begins up to so much late; 300 if not given |
+//! | `paused=1` | streams begin no operation until `paused=0` |
+//! | `h2d_gbps`, `d2h_gbps`, `latency_us` | the link of each device and direction; without them it takes no time |
+//! | `devices`, `memory`, `pci=A,B`, `peers=0>1,1>0`, `attributes=116:0` | the machine |
+//! | `driver=13000`, `no_init=CODE`, `no_batch` | the driver |
+//! | `register_max=BYTES`, `no_spanning` | cuMemHostRegister takes no more; no copy spans two registrations |
+//! | `pageable` | asynchronous copies take memory that is not registered, and wait |
+//! | `watch=whole` | host memory of queued copies is compared whole, not by samples |
+//! | `quiet` | violations and notes are not said on stderr |
+//! | `report=PATH` | violations, leaks and calls are written there when the process exits |
+//! | `fail=CALL@N:CODE`, `fail=CALL@N+:CODE`, `fail=CALL:CODE` | the N-th call from now, from it on, or each fails |
+//! | `stall=CALL@N:MS`, `short=CALL@N:BYTES` | likewise, for calls that take long or move less |
+//! | `clear` | forgets all of the last two |
+//!
+//! `execute` as a CALL is each operation as a stream begins it: failing there, it loses the context. Other keys are kept
+//! for whoever asks.
 mod grammar;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +40,44 @@ pub enum Verdict {
     Fail(i32),
     /// Move at most so many bytes.
     Short(u64),
+}
+
+/// A key that is asked for with each operation, at hand without the lock.
+#[derive(Debug)]
+pub struct Number {
+    name: &'static str,
+    default: f64,
+    bits: AtomicU64,
+}
+
+pub static JITTER_US: Number = Number::new("jitter_us", 300.0);
+pub static PAUSED: Number = Number::new("paused", 0.0);
+pub static H2D_GBPS: Number = Number::new("h2d_gbps", 0.0);
+pub static D2H_GBPS: Number = Number::new("d2h_gbps", 0.0);
+pub static LATENCY_US: Number = Number::new("latency_us", 0.0);
+pub static SEED: Number = Number::new("seed", 0.0);
+pub static PAGEABLE: Number = Number::new("pageable", 0.0);
+pub static NO_SPANNING: Number = Number::new("no_spanning", 0.0);
+const AT_HAND: [&Number; 8] = [&JITTER_US, &PAUSED, &H2D_GBPS, &D2H_GBPS, &LATENCY_US, &SEED, &PAGEABLE, &NO_SPANNING];
+
+impl Number {
+    const fn new(name: &'static str, default: f64) -> Number {
+        Number { name, default, bits: AtomicU64::new(default.to_bits()) }
+    }
+
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.bits.load(Ordering::Relaxed))
+    }
+
+    /// A key without a value is switched on.
+    pub fn is_on(&self) -> bool {
+        self.get() != 0.0
+    }
+
+    fn refresh(&self, settings: &BTreeMap<String, String>) {
+        let value = settings.get(self.name).map(|value| grammar::number(value).unwrap_or(1.0));
+        self.bits.store(value.unwrap_or(self.default).to_bits(), Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -38,7 +97,10 @@ pub fn begin(name: &'static str) -> Verdict {
     }
     process::stay_loaded();
     let (verdict, stall) = with(|script| {
-        *script.calls.entry(name.to_owned()).or_insert(0) += 1;
+        match script.calls.get_mut(name) {
+            Some(count) => *count += 1,
+            None => drop(script.calls.insert(name.to_owned(), 1)),
+        }
         script.strike(name)
     });
     if let Some(time) = stall {
@@ -88,6 +150,7 @@ impl Script {
                 Entry::Clear => self.faults.clear(),
             }
         }
+        AT_HAND.iter().for_each(|number| number.refresh(&self.settings));
     }
 
     /// Lets the faults of this call count down, and gives what those do whose time has come.

@@ -3,7 +3,7 @@ use std::ffi::{c_int, c_void};
 
 use super::table::{self, find};
 use super::{Kind, submit};
-use crate::call::{Answer, call, put};
+use crate::call::{Answer, HOST_FUNCTION, call, put};
 use crate::{codes, context, event};
 
 /// What `create` was given that a stream cannot have.
@@ -74,7 +74,7 @@ extern "C" fn cuLaunchHostFunc(stream: usize, function: Option<HostFunction>, da
         let function = function.ok_or(codes::INVALID_VALUE)?;
         let data = data as usize;
         let run = move || function(data as *mut c_void);
-        submit(&stream, "a host function", Box::new(move || crate::memory::run_foreign(run)))
+        submit(&stream, HOST_FUNCTION, Box::new(move || crate::memory::run_foreign(run)))
     })
 }
 

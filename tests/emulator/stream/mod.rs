@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use crate::call::{Answer, under};
+use crate::context;
 use crate::sync::{lock, wait};
-use crate::{context, memory};
 
 pub use table::{alive, close_device, find, order_with_legacy, synchronize_device};
 
@@ -111,11 +111,12 @@ pub fn submit(stream: &Arc<Stream>, what: &'static str, op: Op) -> Answer {
     Ok(())
 }
 
-/// Queues an operation of the other library. What it does to host memory in its turn is meant.
+/// Queues an operation of the other library. It writes to device memory only: host memory that other copies wait to
+/// read is watched meanwhile.
 pub fn enqueue(stream: *mut c_void, what: &'static str, op: Box<dyn FnOnce() + Send>) -> Result<(), i32> {
     under(what, || {
         let stream = find(stream as usize)?;
-        submit(&stream, what, Box::new(move || memory::run_foreign(op)))
+        submit(&stream, what, op)
     })
 }
 

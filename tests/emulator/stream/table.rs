@@ -20,6 +20,8 @@ struct Streams {
     next: usize,
     created: BTreeMap<usize, Arc<Stream>>,
     destroyed: BTreeSet<usize>,
+    /// Those destroyed with work queued, while it lasts.
+    ending: Vec<Arc<Stream>>,
     legacy: BTreeMap<usize, Arc<Stream>>,
     per_thread: Vec<(ThreadId, Arc<Stream>)>,
 }
@@ -28,6 +30,7 @@ static STREAMS: Mutex<Streams> = Mutex::new(Streams {
     next: FIRST,
     created: BTreeMap::new(),
     destroyed: BTreeSet::new(),
+    ending: Vec::new(),
     legacy: BTreeMap::new(),
     per_thread: Vec::new(),
 });
@@ -80,6 +83,8 @@ pub fn destroy(handle: usize) -> Answer {
         let mut streams = lock(&STREAMS);
         streams.created.remove(&handle);
         streams.destroyed.insert(handle);
+        streams.ending.retain(|one| !one.is_idle());
+        streams.ending.push(Arc::clone(&stream));
     }
     if !stream.is_idle() {
         violations::note(format!("cuStreamDestroy_v2: stream {handle:#x} still has work queued"));
@@ -146,7 +151,7 @@ pub fn order_with_legacy(stream: &Arc<Stream>) {
 
 fn of_device(streams: &Streams, device: usize) -> impl Iterator<Item = Arc<Stream>> {
     let default = streams.legacy.values().chain(streams.per_thread.iter().map(|(_, stream)| stream));
-    streams.created.values().chain(default).filter(move |one| one.device == device).cloned()
+    streams.created.values().chain(&streams.ending).chain(default).filter(move |one| one.device == device).cloned()
 }
 
 /// Waits for all that is queued on a device.

@@ -30,7 +30,7 @@ pub fn start(stream: Arc<Stream>) -> Answer {
 fn work(stream: &Stream) {
     // SAFETY: the call takes a number. Without it each sleep of the link's model ends some 50 us late.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    let seed = (script::number("seed", 0.0) as u64).wrapping_add(stream.id as u64);
+    let seed = (script::SEED.get() as u64).wrapping_add(stream.id as u64);
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     while let Some(entry) = next(stream) {
         let kind = entry.kind;
@@ -62,10 +62,10 @@ fn next(stream: &Stream) -> Option<Entry> {
 }
 
 fn be_late(random: &mut u64) {
-    while script::number("paused", 0.0) != 0.0 {
+    while script::PAUSED.is_on() {
         thread::sleep(Duration::from_millis(1));
     }
-    let most = script::number("jitter_us", 300.0) as u64;
+    let most = script::JITTER_US.get() as u64;
     if most > 0 {
         *random ^= *random << 13;
         *random ^= *random >> 7;

@@ -3,10 +3,12 @@
 //! Judges facts and tries engines; changes nothing and makes no file.
 
 mod advice;
+mod devices;
 mod direct;
 mod disk;
 mod engines;
 mod finding;
+mod gpu;
 mod machine;
 mod path;
 mod routes;
@@ -23,7 +25,9 @@ use crate::json;
 use crate::stderr;
 use crate::stdout::Stdout;
 
+use devices::Target;
 use finding::Finding;
+use gpu::{Gpus, Roots};
 use machine::Machine;
 use path::Subject;
 use table::Section;
@@ -37,9 +41,14 @@ const MAX_WIDTH: usize = 140;
 
 pub fn run(common: &Common, doctor: &Doctor) -> Outcome {
     let mut errors = Vec::new();
-    let mut sections = vec![Section { title: "This machine".to_owned(), findings: machine(common) }];
+    let roots = Roots { sys: facts::sys(), proc: facts::proc(), root: facts::root() };
+    let gpus = Gpus::read(roots, |name| std::env::var_os(name));
+    let (targets, devices) = devices::targets();
+    let mut findings = machine(common, &gpus);
+    findings.extend(devices);
+    let mut sections = vec![Section { title: "This machine".to_owned(), findings }];
     for path in &doctor.paths {
-        match section(path) {
+        match section(path, &gpus, &targets) {
             Ok(section) => sections.push(section),
             Err((section, error)) => {
                 sections.push(section);
@@ -57,17 +66,17 @@ pub fn run(common: &Common, doctor: &Doctor) -> Outcome {
     Err(Failure::Error(last))
 }
 
-fn machine(common: &Common) -> Vec<Finding> {
+fn machine(common: &Common, gpus: &Gpus) -> Vec<Finding> {
     let budget = common.budget.map_or(DEFAULT_BUDGET, |budget| budget.0);
     let machine = Machine { sys: facts::sys(), proc: facts::proc(), budget };
     let mut findings = machine.findings();
     findings.extend(engines::findings(common.engine));
-    findings.extend(routes::findings());
+    findings.extend(gpus.machine(budget));
     findings
 }
 
 /// Findings on one path; one that cannot be looked at is a finding and an error.
-fn section(path: &OsStr) -> Result<Section, (Section, String)> {
+fn section(path: &OsStr, gpus: &Gpus, targets: &[Target]) -> Result<Section, (Section, String)> {
     let subject = match Subject::new(Path::new(path)) {
         Ok(subject) => subject,
         Err(error) => {
@@ -81,6 +90,9 @@ fn section(path: &OsStr) -> Result<Section, (Section, String)> {
     if subject.is_readable_kind() {
         findings.extend(direct::findings(&subject));
         findings.extend(subject.storage(facts::sys(), facts::proc()));
+        let (mount, device) = subject.lies_on(facts::sys(), facts::proc());
+        findings.extend(gpus.path(Path::new(path), mount.as_ref(), device.as_ref()));
+        findings.extend(subject.sample().iter().flat_map(|sample| routes::findings(&subject.name, sample, targets)));
     }
     Ok(Section { title: subject.name, findings })
 }

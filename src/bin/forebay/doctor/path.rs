@@ -82,18 +82,30 @@ impl Subject {
 
     /// The file system, its mount and the disks under it.
     pub fn storage(&self, sys: &Path, proc: &Path) -> Vec<Finding> {
+        let (mount, number) = self.place(proc);
         let mut findings = Vec::new();
-        let mut number = DeviceNumber::from_raw(self.metadata.rdev());
         if !self.metadata.file_type().is_block_device() {
-            number = DeviceNumber::from_raw(self.metadata.dev());
-            let mount = Mount::of_path(proc, &self.resolved, number);
             findings.push(self.filesystem(mount.as_ref()));
-            if let Some(source) = mount.filter(|_| number.is_anonymous()).and_then(|mount| source_number(&mount)) {
-                number = source;
-            }
         }
         findings.extend(self.disks(sys, number));
         findings
+    }
+
+    /// The mount and the block device it lies on, as far as they are shown.
+    pub fn lies_on(&self, sys: &Path, proc: &Path) -> (Option<Mount>, Option<BlockDevice>) {
+        let (mount, number) = self.place(proc);
+        (mount, BlockDevice::from_number(sys, number))
+    }
+
+    /// A block device lies on itself, whatever file system holds its node.
+    fn place(&self, proc: &Path) -> (Option<Mount>, DeviceNumber) {
+        if self.metadata.file_type().is_block_device() {
+            return (None, DeviceNumber::from_raw(self.metadata.rdev()));
+        }
+        let number = DeviceNumber::from_raw(self.metadata.dev());
+        let mount = Mount::of_path(proc, &self.resolved, number);
+        let source = mount.as_ref().filter(|_| number.is_anonymous()).and_then(source_number);
+        (mount, source.unwrap_or(number))
     }
 
     fn filesystem(&self, mount: Option<&Mount>) -> Finding {

@@ -73,7 +73,11 @@ impl Columns {
 
 /// A path's own findings need not repeat the path that stands in the title.
 fn subject(section: &Section, finding: &Finding) -> String {
-    if finding.subject == section.title { String::new() } else { one_line(&finding.subject) }
+    if finding.subject == section.title {
+        return String::new();
+    }
+    let rest = finding.subject.strip_prefix(section.title.as_str()).and_then(|rest| rest.strip_prefix(" -> "));
+    one_line(rest.unwrap_or(&finding.subject))
 }
 
 fn verdict(verdict: Verdict) -> String {

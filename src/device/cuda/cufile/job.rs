@@ -6,12 +6,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use tokio::sync::oneshot;
 
 use super::error::{CuFileFault, TransferFault};
 use super::transfer::{Ask, Next, Piece, Transfer};
+use crate::device::Memory;
 use crate::sys::cufile::Answer;
 
 /// What a job brought.
@@ -37,6 +39,8 @@ pub(crate) struct Job {
     landed: Landed,
     failure: Option<TransferFault>,
     waiter: Option<oneshot::Sender<Outcome>>,
+    /// The loan of the memory that is read into.
+    loan: Option<Arc<dyn Memory>>,
 }
 
 impl Job {
@@ -45,9 +49,22 @@ impl Job {
     pub(crate) fn new(transfers: Vec<Transfer>) -> (Self, Waiter) {
         let (waiter, outcome) = oneshot::channel();
         let left = transfers.iter().map(Transfer::need).sum();
-        let job =
-            Self { transfers, next: (0, 0), left, landed: Landed::default(), failure: None, waiter: Some(waiter) };
+        let job = Self {
+            transfers,
+            next: (0, 0),
+            left,
+            landed: Landed::default(),
+            failure: None,
+            waiter: Some(waiter),
+            loan: None,
+        };
         (job, Waiter(outcome))
+    }
+
+    /// Holds on to the piece of registered memory that all of it reads into, where that is lent out in pieces.
+    pub(crate) fn holding(mut self, loan: Arc<dyn Memory>) -> Self {
+        self.loan = Some(loan);
+        self
     }
 
     pub(super) fn transfers(&self) -> &[Transfer] {
@@ -109,7 +126,7 @@ impl Job {
 
     /// Keeps the memory and the file of a piece for ever, as cuFile may still be at it.
     pub(super) fn leak(&self, piece: &Piece) {
-        std::mem::forget(self.transfers.get(piece.index).cloned());
+        std::mem::forget((self.transfers.get(piece.index).cloned(), self.loan.clone()));
     }
 }
 
@@ -127,6 +144,7 @@ impl Drop for Job {
         };
         // Before the waiter hears, so that what it lets go of next is let go of for good.
         self.transfers.clear();
+        self.loan = None;
         let _ = waiter.send(outcome);
     }
 }

@@ -167,7 +167,7 @@ fn devices_in_child() {
     let memory = second.allocate(1 << 20).unwrap();
     let base = memory.address();
     // The first device is current on this thread, and stays so.
-    rig.device.enter().unwrap();
+    rig.device.bind().unwrap();
     let mut current = std::ptr::null_mut();
     let memory = Registration::new(&rig.cufile, &context, base, 1 << 20, Arc::new(memory)).unwrap();
     // SAFETY: the driver writes one pointer.

@@ -1,0 +1,103 @@
+//! The devices that bytes can land on, tried by opening them, and cuFile, tried by starting it.
+
+use forebay::{Carrier, Device};
+
+use crate::byte_count::shown;
+
+use super::advice::split;
+use super::finding::Finding;
+
+/// Small: enough to try a route with.
+const BUDGET: u64 = 2 << 20;
+
+/// A device that works, and a carrier to it.
+pub struct Target {
+    pub device: Device,
+    pub carrier: Carrier,
+}
+
+/// Every device of this process, and what was found on the way.
+pub fn targets() -> (Vec<Target>, Vec<Finding>) {
+    let mut findings = vec![Finding::yes("device", "host", "bytes land in host memory")];
+    let mut targets: Vec<Target> = target(Device::host()).into_iter().collect();
+    let count = match Device::count_cuda() {
+        // The error says more than that there are none.
+        Ok(0) => 1,
+        Ok(count) => count,
+        Err(error) => {
+            findings.push(failed("cuda", error));
+            return (targets, findings);
+        }
+    };
+    for ordinal in 0..count {
+        let name = format!("cuda:{ordinal}");
+        match Device::cuda(ordinal) {
+            Ok(device) => {
+                findings.push(Finding::yes("device", name.as_str(), about(&device)));
+                match target(device) {
+                    Ok(target) => targets.push(target),
+                    Err(error) => findings.push(failed(&name, error)),
+                }
+            }
+            Err(error) => findings.push(failed(if ordinal == 0 { "cuda" } else { &name }, error)),
+        }
+    }
+    findings.extend(targets.iter().filter_map(cufile).take(1));
+    (targets, findings)
+}
+
+fn target(device: Device) -> Result<Target, forebay::BuildError> {
+    let carrier = Carrier::builder().device(&device).budget(BUDGET).device_budget(BUDGET).build()?;
+    Ok(Target { device, carrier })
+}
+
+fn about(device: &Device) -> String {
+    let mut about = device.name().to_owned();
+    if let Ok(Some((free, total))) = device.memory() {
+        about += &format!(", {} of {} free", shown(free), shown(total));
+    }
+    if let Some(address) = device.pci_address() {
+        about += &format!(", PCI {address}");
+    }
+    if let Ok(Some((major, minor))) = device.driver_version() {
+        about += &format!(", driver for CUDA {major}.{minor}");
+    }
+    about
+}
+
+/// cuFile is one for the process, so one finding for all devices.
+fn cufile(target: &Target) -> Option<Finding> {
+    const KIND: &str = "cufile";
+    target.device.context()?;
+    let properties = match target.carrier.cufile() {
+        Ok(properties) => properties,
+        Err(reason) => {
+            let text = reason.to_string();
+            return Some(Finding::no(KIND, "libcufile", split(&text, "").0, reason.fix()));
+        }
+    };
+    let mut about =
+        target.carrier.cufile_version().map_or_else(|| "works".into(), |version| format!("version {version}"));
+    about += match (properties.force_compat, properties.allow_compat) {
+        (true, _) => ", in its compatibility mode only",
+        (false, true) => ", falls back to its compatibility mode unasked",
+        (false, false) => ", without its compatibility mode",
+    };
+    about += &format!(", requests up to {}", shown(properties.max_direct_io));
+    if properties.batch {
+        about += &format!(", batches of {}", properties.max_batch);
+    }
+    if properties.streams {
+        about += ", stream reads";
+    }
+    Some(match properties.force_compat {
+        true => Finding::no(KIND, "libcufile", about, "set force_compat_mode to false in cufile.json"),
+        false => Finding::yes(KIND, "libcufile", about),
+    })
+}
+
+fn failed(subject: &str, error: impl std::error::Error) -> Finding {
+    let text = error.to_string();
+    let (reason, fix) = split(&text, "use --device host");
+    Finding::no("device", subject, reason, fix)
+}

@@ -1,0 +1,99 @@
+//! Host memory as a device: what is carried there with a place of its own is copied once, by the CPU.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::backend::{Copier, Memory, Span, Ticket};
+use super::error::{DeviceError, DeviceFault};
+use crate::memory::{Arena, HoldsSlot, MemoryError, Slot};
+use crate::sync::lock;
+
+#[derive(Debug)]
+pub(crate) struct HostMemory {
+    bytes: Mutex<Slot>,
+    len: usize,
+}
+
+impl HostMemory {
+    pub(crate) fn new(len: usize) -> Result<Self, MemoryError> {
+        let arena = Arena::new(len.max(1).next_multiple_of(4096) as u64)?;
+        match arena.try_loan(len)? {
+            Some(slot) => Ok(Self { bytes: Mutex::new(slot), len }),
+            None => Err(MemoryError::OverBudget { asked: len as u64, budget: arena.budget() }),
+        }
+    }
+
+    /// The bytes, for as long as what is returned lives.
+    pub(crate) fn read(&self) -> impl Deref<Target = [u8]> {
+        Reading(lock(&self.bytes))
+    }
+}
+
+struct Reading<'a>(MutexGuard<'a, Slot>);
+
+impl Deref for Reading<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Memory for HostMemory {
+    fn address(&self) -> u64 {
+        lock(&self.bytes).as_ptr() as u64
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn as_host(&self) -> Option<&HostMemory> {
+        Some(self)
+    }
+}
+
+/// Copies at once.
+#[derive(Debug, Default)]
+pub(crate) struct HostCopier {
+    done: Ticket,
+}
+
+impl Copier for HostCopier {
+    fn bind(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn to_device(
+        &mut self,
+        source: Box<dyn HoldsSlot>,
+        memory: &Arc<dyn Memory>,
+        spans: &[Span],
+    ) -> Result<Ticket, DeviceError> {
+        let outside = || DeviceError { device: "host".into(), fault: DeviceFault::Outside };
+        let mut bytes = lock(&memory.as_host().ok_or_else(outside)?.bytes);
+        for &Span { from, to, len } in spans {
+            let to = to.checked_add(len).and_then(|end| bytes.get_mut(to..end)).ok_or_else(outside)?;
+            let from = from.checked_add(len).and_then(|end| source.slot().get(from..end)).ok_or_else(outside)?;
+            to.copy_from_slice(from);
+        }
+        self.done += 1;
+        Ok(self.done - 1)
+    }
+
+    fn first_pending(&mut self) -> Result<Ticket, DeviceError> {
+        Ok(self.done)
+    }
+
+    fn copies_at_once(&self) -> bool {
+        true
+    }
+
+    fn to_host(&mut self, memory: &Arc<dyn Memory>, at: usize, mut slot: Slot) -> Result<Slot, DeviceError> {
+        let outside = || DeviceError { device: "host".into(), fault: DeviceFault::Outside };
+        let bytes = memory.as_host().ok_or_else(outside)?.read();
+        let end = at.checked_add(slot.len()).ok_or_else(outside)?;
+        slot.copy_from_slice(bytes.get(at..end).ok_or_else(outside)?);
+        Ok(slot)
+    }
+}

@@ -1,0 +1,126 @@
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::task::coop::unconstrained;
+
+use super::bytes::RouteBytes;
+use super::carrier::Core;
+use super::decision::Route;
+use super::direct::least_align;
+use super::direct_read::{DirectRead, Target};
+use super::error::{CarryError, CarryFault};
+use super::placed::{Placed, check, loads};
+use super::reason::NoRoute;
+use super::under_way::UnderWay;
+use crate::device::DeviceBuffer;
+use crate::storage::{Extent, File, Part, Plan, groups};
+
+/// Bytes on their way to places in a buffer: a future of the bytes carried, by route, and of the buffer.
+///
+/// Dropping it drops the buffer, which is freed after what is under way is over.
+#[must_use = "what is carried and not awaited is delivered to nobody"]
+pub struct CarryInto {
+    core: Arc<Core>,
+    buffer: Option<DeviceBuffer>,
+    state: Result<UnderWay, Option<CarryError>>,
+}
+
+impl CarryInto {
+    pub(super) fn new(core: &Arc<Core>, buffer: DeviceBuffer, placed: &[Placed]) -> Self {
+        let state = begin(core, &buffer, placed).map_err(Some);
+        Self { core: Arc::clone(core), buffer: Some(buffer), state }
+    }
+
+    /// Waits on this thread, with any runtime or none.
+    pub fn wait(self) -> (Result<RouteBytes, CarryError>, DeviceBuffer) {
+        // As for `Carry::wait`.
+        pollster::block_on(unconstrained(self))
+    }
+}
+
+fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderWay, CarryError> {
+    let Some(first) = placed.first() else {
+        return Ok(UnderWay::begin(core, buffer.memory(), Vec::new(), None, None));
+    };
+    let failed = |fault| {
+        let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
+        CarryError { path, offset, fault }
+    };
+    core.check_process().map_err(|error| failed(CarryFault::Device(error)))?;
+    let (ours, its) = (core.device.to_string(), buffer.device().to_string());
+    if ours != its {
+        return Err(failed(CarryFault::OtherDevice { buffer: its, device: ours }));
+    }
+    check(placed, buffer.len())?;
+    let (mut direct, mut others) = (Vec::new(), Vec::new());
+    let files = core.direct_files(placed.iter().map(|placed| &placed.extent))?;
+    for placed in placed {
+        // What is past the end must be said as everywhere.
+        let inside =
+            placed.extent.offset.checked_add(placed.extent.len).is_some_and(|end| end <= placed.extent.file.len());
+        if !files.contains(&placed.extent.file.inner.id) || placed.extent.is_empty() || !inside {
+            others.push(placed);
+        } else if placed.is_aligned(buffer.memory().len()) {
+            direct.push(placed);
+        } else if core.is_direct_alone() {
+            let reason = NoRoute::Alignment { block: least_align(&placed.extent.file) };
+            let (path, offset) = (placed.extent.file.path().to_owned(), placed.extent.offset);
+            return Err(CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } });
+        } else {
+            others.push(placed);
+        }
+    }
+    let extents: Vec<Extent> = others.iter().map(|placed| placed.extent.clone()).collect();
+    let places: Vec<usize> = others.iter().map(|placed| placed.at).collect();
+    let plan = Plan::new(&extents, core.reader.settings())?;
+    let loads = loads(groups(&plan, core.chunk, |_| true), &plan.layout.pieces, &places);
+    let read = direct_read(core, buffer, direct)?;
+    Ok(UnderWay::begin(core, buffer.memory(), loads, read, Some(&first.extent)))
+}
+
+fn direct_read(core: &Core, buffer: &DeviceBuffer, mut placed: Vec<&Placed>) -> Result<Option<DirectRead>, CarryError> {
+    let (Some(first), Some(direct)) = (placed.first(), core.direct()) else { return Ok(None) };
+    let memory = direct.register(buffer).map_err(|reason| {
+        let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
+        CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } }
+    })?;
+    placed.sort_by_key(|placed| (placed.extent.file.inner.id, placed.extent.offset));
+    let mut files: Vec<File> = Vec::new();
+    let mut parts: Vec<Part> = Vec::with_capacity(placed.len());
+    for placed in placed {
+        let file = &placed.extent.file;
+        if files.last().is_none_or(|last| last.inner.id != file.inner.id) {
+            files.push(file.clone());
+        }
+        parts.push(placed.part(files.len() as u32 - 1));
+    }
+    let target = Target { memory, start: 0, loan: Arc::clone(buffer.memory()) };
+    Ok(Some(DirectRead::new(files, parts, target)))
+}
+
+impl Future for CarryInto {
+    type Output = (Result<RouteBytes, CarryError>, DeviceBuffer);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let outcome = match &mut this.state {
+            Ok(under_way) => ready!(under_way.poll(context, &this.core)),
+            Err(error) => match error.take() {
+                Some(error) => Err(error),
+                None => return Poll::Pending,
+            },
+        };
+        this.state = Err(None);
+        // Taken once, with the outcome; polled again, there is nothing more to come.
+        this.buffer.take().map_or(Poll::Pending, |buffer| Poll::Ready((outcome, buffer)))
+    }
+}
+
+impl fmt::Debug for CarryInto {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CarryInto").field("buffer", &self.buffer).finish_non_exhaustive()
+    }
+}
