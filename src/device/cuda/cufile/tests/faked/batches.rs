@@ -106,6 +106,16 @@ fn a_failure_lets_no_more_begin_and_awaits_what_has() {
 }
 
 #[test]
+fn a_short_read_of_a_failed_job_does_not_go_on() {
+    let _turn = turn();
+    let rig = Rig::new();
+    let form = Batch::new(&rig.cufile, &rig.context).unwrap();
+    with(|world| world.entries = [(COMPLETE, 4096), (COMPLETE, -5)].into());
+    assert!(matches!(read(&form, &rig, 2).unwrap_err().fault, CuFileFault::Io(_)));
+    with(|world| assert_eq!(world.count("submit"), 1));
+}
+
+#[test]
 fn a_job_that_nobody_waits_for_begins_no_more() {
     let _turn = turn();
     with(|world| {

@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use super::Counters;
-use super::world::{WELL, calls, cufile, turn, with};
+use super::functions::{WELL, calls};
+use super::world::{cufile, turn, with};
 use crate::sys::cufile::{Calls, Level1, Level1Vectored, Level3, Roomy, StatsCalls, Status};
 
 unsafe extern "C" fn level(level: *mut c_int) -> Status {

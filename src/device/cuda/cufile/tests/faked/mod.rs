@@ -3,6 +3,7 @@
 
 mod batches;
 mod counts;
+mod functions;
 mod others;
 mod streams;
 mod world;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use nix::libc;
 
 use super::super::super::Version;
-use super::world::{CONTEXT, CURRENT, Memory, Rig, WELL, calls, context, cufile, turn, with};
+use super::functions::{WELL, calls, context};
+use super::world::{CONTEXT, CURRENT, Memory, Rig, cufile, turn, with};
 use super::{Batch, CuFile, CuFileError, CuFileFault, Form, Group, Job, Pool, Registration, Stream};
 use crate::sys::cufile::{Calls, Status};
 
