@@ -33,7 +33,7 @@ enum State {
     Reading(Read),
     /// Waits for device memory.
     Waiting(DeviceLoan, Box<(Plan, DirectFiles)>),
-    Carrying(Carrying),
+    Carrying(Box<Carrying>),
     Over(Option<Result<Landed, CarryError>>),
 }
 
@@ -87,7 +87,7 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
         CarryError { path, offset: part.need.start, fault: CarryFault::Memory(error) }
     };
     if let Some(slot) = gpu.arena.try_loan(plan.layout.len, plan.memory_align) {
-        return Ok(State::Carrying(Carrying::begin(core, plan, &direct, slot)));
+        return Ok(State::Carrying(Box::new(Carrying::begin(core, plan, &direct, slot))));
     }
     let loan = gpu.arena.loan(plan.layout.len, plan.memory_align).map_err(over_budget)?;
     Ok(State::Waiting(loan, Box::new((plan, direct))))
@@ -140,15 +140,14 @@ impl Future for Carry {
                     let State::Waiting(_, planned) = std::mem::replace(&mut this.state, State::Over(None)) else {
                         return Poll::Pending;
                     };
-                    State::Carrying(Carrying::begin(&this.core, planned.0, &planned.1, slot))
+                    State::Carrying(Box::new(Carrying::begin(&this.core, planned.0, &planned.1, slot)))
                 }
                 State::Carrying(carrying) => {
                     let outcome = ready!(carrying.under_way.poll(context, &this.core));
-                    let State::Carrying(Carrying { slot, pieces, .. }) =
-                        std::mem::replace(&mut this.state, State::Over(None))
-                    else {
+                    let State::Carrying(carrying) = std::mem::replace(&mut this.state, State::Over(None)) else {
                         return Poll::Pending;
                     };
+                    let Carrying { slot, pieces, .. } = *carrying;
                     State::Over(Some(outcome.map(|carried| Landed::on_device(&this.core, slot, pieces, carried))))
                 }
                 State::Over(outcome) => return outcome.take().map_or(Poll::Pending, Poll::Ready),
