@@ -1,8 +1,27 @@
 //! forebay carries training data from NVMe to the GPU.
 //!
-//! What is here today is its floor: a [`Reader`] takes lists of [`Extent`]s of any files and lands their bytes in one
-//! [`Arena`] of registered host memory, through io_uring and `O_DIRECT` where the machine allows it, and through what
-//! it does allow where not.
+//! A [`Carrier`] takes lists of [`Extent`]s of any files to the memory of a [`Device`], by the best [`Route`] that each
+//! file has: by cuFile straight into device memory, or through pinned host memory, which is read into while the device
+//! copies from it. Its [`Decision`] says why each other route was not taken, and [`RouteBytes`] which one carried what.
+//!
+//! ```
+//! # fn main() -> Result<(), forebay::Error> {
+//! # let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+//! use forebay::{Carrier, Device, Extent};
+//!
+//! let device = Device::auto(); // the first GPU, or the host where there is none
+//! let carrier = Carrier::builder().device(&device).budget(64 << 20).device_budget(64 << 20).build()?;
+//! let file = carrier.open(path)?;
+//! let landed = carrier.carry_blocking(&[Extent::new(&file, 0, 9), Extent::new(&file, 10, 4)])?;
+//! assert_eq!(landed.to_host(1)?, b"name");
+//! println!("{:?} by {:?}", landed.device_address(1), landed.carried());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Below it stands a [`Reader`], for those whose bytes stay on the host: it takes lists of extents into one [`Arena`] of
+//! registered memory, through io_uring and `O_DIRECT` where the machine allows it, and through what it does allow where
+//! not.
 //!
 //! ```
 //! # fn main() -> Result<(), forebay::Error> {
@@ -18,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! The same with a runtime, which may be any: reads are futures, and dropping one is safe at any moment.
+//! The same with a runtime, which may be any: reads and carries are futures, and dropping one is safe at any moment.
 //!
 //! ```
 //! # #[tokio::main]

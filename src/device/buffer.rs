@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::backend::Memory;
 use super::cufile::{Context, CuFile, CuFileError, Registration};
-use super::device::Device;
 use super::error::DeviceError;
+use super::handle::Device;
 
 /// Memory of a device in one piece, of the caller's own, for bytes that must lie where the caller says:
 /// [`Carrier::carry_into`](crate::Carrier::carry_into) fills it. Freed on drop, after what is under way.

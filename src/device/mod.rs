@@ -8,14 +8,14 @@ mod arena;
 mod backend;
 mod buffer;
 mod cuda;
-mod device;
 mod error;
+mod handle;
 mod host;
 
 pub(crate) use arena::{DeviceArena, DeviceLoan, DeviceSlot};
 pub(crate) use backend::{Copier, Memory, Span, Ticket};
 pub use buffer::DeviceBuffer;
 pub(crate) use cuda::{CudaDevice, Event, PinnedArena, cufile};
-pub use device::{Device, DeviceKind};
 pub use error::{DeviceError, DeviceFault};
+pub use handle::{Device, DeviceKind};
 pub(crate) use host::HostCopier;

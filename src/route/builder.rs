@@ -5,7 +5,7 @@ use super::carrier::{Carrier, Core, Gpu};
 use super::decision::{Route, Switch, Switches};
 use super::direct::{Direct, DirectForm};
 use super::reason::NoRoute;
-use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, PinnedArena};
+use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, DeviceKind, PinnedArena};
 use crate::error::BuildError;
 use crate::storage::{EngineError, Mode, Reader, ReaderBuilder};
 
@@ -114,6 +114,8 @@ impl CarrierBuilder {
     /// [`BuildError`] where a setting is out of range, memory cannot be had or pinned, the device fails or the engine
     /// that was asked for cannot start.
     pub fn build(self) -> Result<Carrier, BuildError> {
+        /// Three chunks of the least size, with room for what alignment adds.
+        const LEAST: u64 = 1 << 20;
         let wrong = |setting, value, range| Err(EngineError::Setting { setting, value, range }.into());
         if !(4096..=1 << 30).contains(&self.chunk) {
             return wrong("chunk", self.chunk, "4096 to 1073741824");
@@ -128,8 +130,16 @@ impl CarrierBuilder {
         let Some(mode) = self.mode() else {
             return wrong("routes that are not off", 0, "1 to 3");
         };
-        let reader = self.reader.clone().mode(mode).budget(self.budget).build()?;
-        let chunk = self.chunk.min(self.budget / 3).max(4096) as usize;
+        let chunk = self.chunk.min(self.budget / 3).max(4096);
+        let mut reader = self.reader.clone().mode(mode).budget(self.budget);
+        if self.device.kind() != DeviceKind::Host {
+            if self.budget < LEAST {
+                return wrong("budget", self.budget, "at least 1048576 for a device");
+            }
+            // What is read at once must fit what is copied at once.
+            reader = reader.chunk_at_most(chunk);
+        }
+        let (reader, chunk) = (reader.build()?, chunk as usize);
         let form = self.switches.allows(Route::Direct).then_some(self.form);
         let gpu = match self.device.as_cuda() {
             Some(device) => Some(gpu(&self.device, device, form, self.device_budget, &reader)?),

@@ -271,7 +271,7 @@ impl Core {
 
     /// Whether cuFile must carry everything, whatever the page cache holds.
     pub(super) fn is_direct_alone(&self) -> bool {
-        self.switches.forced() == Some(Route::Direct)
+        !self.switches.allows(Route::Bounce) && !self.switches.allows(Route::Cached)
     }
 
     fn can_direct(&self, file: &File) -> Result<(), NoRoute> {

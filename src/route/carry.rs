@@ -33,7 +33,7 @@ enum State {
     Reading(Read),
     /// Waits for device memory.
     Waiting(DeviceLoan, Box<(Plan, DirectFiles)>),
-    Carrying(Carrying),
+    Carrying(Box<Carrying>),
     Over(Option<Result<Landed, CarryError>>),
 }
 
@@ -87,7 +87,7 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
         CarryError { path, offset: part.need.start, fault: CarryFault::Memory(error) }
     };
     if let Some(slot) = gpu.arena.try_loan(plan.layout.len, plan.memory_align) {
-        return Ok(State::Carrying(Carrying::begin(core, plan, &direct, slot)));
+        return Ok(State::Carrying(Box::new(Carrying::begin(core, plan, &direct, slot))));
     }
     let loan = gpu.arena.loan(plan.layout.len, plan.memory_align).map_err(over_budget)?;
     Ok(State::Waiting(loan, Box::new((plan, direct))))
@@ -96,25 +96,28 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
 impl Carrying {
     fn begin(core: &Core, plan: Plan, files: &DirectFiles, slot: DeviceSlot) -> Self {
         let slot = Arc::new(slot);
-        let memory: Arc<dyn Memory> = Arc::clone(&slot) as _;
+        let loan: Arc<dyn Memory> = Arc::clone(&slot) as _;
         // What is in the page cache already is read from there, where that is allowed.
         let is_direct = |part: &Part| {
             let chosen = files.contains(&plan.files[part.file as usize].inner.id);
             chosen && (part.via == Via::Direct || core.is_direct_alone())
         };
         let parts: Vec<Part> = plan.layout.parts.iter().filter(|part| is_direct(part)).cloned().collect();
-        let direct = core.direct().filter(|_| !parts.is_empty()).map(|direct| {
-            let target =
-                Target { memory: Arc::clone(direct.memory()), start: slot.start() as u64, loan: Arc::clone(&memory) };
-            DirectRead::new(plan.files.clone(), parts, target)
-        });
+        let direct = match core.direct().filter(|_| !parts.is_empty()) {
+            Some(direct) => {
+                let (memory, start) = (Arc::clone(direct.memory()), slot.start() as u64);
+                let target = Target { memory, start, loan: Arc::clone(&loan) };
+                DirectRead::begin(plan.files.clone(), parts, target, direct, &core.reader).map(Some)
+            }
+            None => Ok(None),
+        };
         let groups = groups(&plan, core.chunk, |part| !is_direct(part));
         let loads = groups.into_iter().map(Load::as_laid_out).collect();
         let first = plan.layout.parts.first().map(|part| {
             let file = &plan.files[part.file as usize];
             Extent::new(file, part.need.start, part.need.end - part.need.start)
         });
-        let under_way = UnderWay::begin(core, &memory, loads, direct, first.as_ref());
+        let under_way = UnderWay::begin(core, &loan, loads, direct, first.as_ref());
         Self { slot, pieces: plan.layout.pieces, under_way }
     }
 }
@@ -137,15 +140,14 @@ impl Future for Carry {
                     let State::Waiting(_, planned) = std::mem::replace(&mut this.state, State::Over(None)) else {
                         return Poll::Pending;
                     };
-                    State::Carrying(Carrying::begin(&this.core, planned.0, &planned.1, slot))
+                    State::Carrying(Box::new(Carrying::begin(&this.core, planned.0, &planned.1, slot)))
                 }
                 State::Carrying(carrying) => {
                     let outcome = ready!(carrying.under_way.poll(context, &this.core));
-                    let State::Carrying(Carrying { slot, pieces, .. }) =
-                        std::mem::replace(&mut this.state, State::Over(None))
-                    else {
+                    let State::Carrying(carrying) = std::mem::replace(&mut this.state, State::Over(None)) else {
                         return Poll::Pending;
                     };
+                    let Carrying { slot, pieces, .. } = *carrying;
                     State::Over(Some(outcome.map(|carried| Landed::on_device(&this.core, slot, pieces, carried))))
                 }
                 State::Over(outcome) => return outcome.take().map_or(Poll::Pending, Poll::Ready),

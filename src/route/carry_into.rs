@@ -43,7 +43,7 @@ impl CarryInto {
 
 fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderWay, CarryError> {
     let Some(first) = placed.first() else {
-        return Ok(UnderWay::begin(core, buffer.memory(), Vec::new(), None, None));
+        return Ok(UnderWay::begin(core, buffer.memory(), Vec::new(), Ok(None), None));
     };
     let failed = |fault| {
         let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
@@ -77,7 +77,7 @@ fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderW
     let places: Vec<usize> = others.iter().map(|placed| placed.at).collect();
     let plan = Plan::new(&extents, core.reader.settings())?;
     let loads = loads(groups(&plan, core.chunk, |_| true), &plan.layout.pieces, &places);
-    let read = direct_read(core, buffer, direct)?;
+    let read = direct_read(core, buffer, direct);
     Ok(UnderWay::begin(core, buffer.memory(), loads, read, Some(&first.extent)))
 }
 
@@ -98,7 +98,7 @@ fn direct_read(core: &Core, buffer: &DeviceBuffer, mut placed: Vec<&Placed>) -> 
         parts.push(placed.part(files.len() as u32 - 1));
     }
     let target = Target { memory, start: 0, loan: Arc::clone(buffer.memory()) };
-    Ok(Some(DirectRead::new(files, parts, target)))
+    DirectRead::begin(files, parts, target, direct, &core.reader).map(Some)
 }
 
 impl Future for CarryInto {

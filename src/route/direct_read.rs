@@ -43,15 +43,20 @@ struct Wave {
     compat: bool,
     /// What cuFile had counted.
     before: Option<Counters>,
-    /// Kept from being closed under the transfers.
-    _pairs: Vec<Arc<Descriptors>>,
 }
 
 impl DirectRead {
-    /// To be polled: nothing is read before.
-    /// `parts` are in the order of `files`, by whose numbers they name theirs.
-    pub(super) fn new(files: Vec<File>, parts: Vec<Part>, target: Target) -> Self {
-        Self { target, files, rest: parts.into(), wave: None, carried: RouteBytes::default() }
+    /// Begins to read `parts`, which are in the order of `files`, by whose numbers they name theirs.
+    pub(super) fn begin(
+        files: Vec<File>,
+        parts: Vec<Part>,
+        target: Target,
+        direct: &Direct,
+        reader: &Reader,
+    ) -> Result<Self, CarryError> {
+        let mut read = Self { target, files, rest: parts.into(), wave: None, carried: RouteBytes::default() };
+        read.wave = Some(read.next_wave(direct, reader)?);
+        Ok(read)
     }
 
     /// Reads on; ready with the bytes carried when all have landed, or with the first error.
@@ -77,7 +82,8 @@ impl DirectRead {
 
     fn next_wave(&mut self, direct: &Direct, reader: &Reader) -> Result<Wave, CarryError> {
         let mut job = Vec::new();
-        let (mut transfers, mut files, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut transfers, mut files) = (Vec::new(), Vec::new());
+        let mut pairs: Vec<Arc<Descriptors>> = Vec::new();
         let (mut asked, mut compat) = (0, false);
         while let Some(number) = self.rest.front().map(|part| part.file) {
             let file = self.files[number as usize].clone();
@@ -106,8 +112,8 @@ impl DirectRead {
         }
         let before = direct.counters();
         let (job, waiter) = Job::new(job);
-        direct.form().take(job.holding(Arc::clone(&self.target.loan)));
-        Ok(Wave { waiter, transfers, files, asked, compat, before, _pairs: pairs })
+        direct.form().take(job.holding(Arc::new((Arc::clone(&self.target.loan), pairs))));
+        Ok(Wave { waiter, transfers, files, asked, compat, before })
     }
 
     /// Joins a part with those that follow it in the file and in memory: cuFile splits as it likes.

@@ -28,17 +28,18 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Gives the conductor what is to be copied into `memory`. cuFile reads when polled.
+    /// Gives the conductor what is to be copied into `memory`.
     pub(super) fn begin(
         core: &Core,
         memory: &Arc<dyn Memory>,
         loads: Vec<Load>,
-        direct: Option<DirectRead>,
+        direct: Result<Option<DirectRead>, CarryError>,
         first: Option<&Extent>,
     ) -> Self {
         let (path, offset) = first.map_or_else(Default::default, |first| (first.file.path().to_owned(), first.offset));
-        let (carried, mut failure, mut copied) = (RouteBytes::default(), None, None);
-        if !loads.is_empty() {
+        let (carried, mut copied) = (RouteBytes::default(), None);
+        let (direct, mut failure) = direct.map_or_else(|error| (None, Some(error)), |direct| (direct, None));
+        if failure.is_none() && !loads.is_empty() {
             match core.conductor() {
                 Ok(conductor) => {
                     let (job, outcome) = Job::new(loads, Arc::clone(memory));

@@ -87,6 +87,13 @@ impl ReaderBuilder {
         self
     }
 
+    /// Sets the chunk to what fits into `bytes`, where it is more.
+    pub(crate) fn chunk_at_most(mut self, bytes: u64) -> Self {
+        const GRAIN: u64 = 64 << 10;
+        self.chunk = self.chunk.min((bytes / GRAIN * GRAIN).max(GRAIN));
+        self
+    }
+
     /// Extents of one file that are at most this many bytes apart are read at once, with the gap.
     pub fn coalesce_gap(mut self, bytes: u64) -> Self {
         self.gap = bytes;

@@ -4,6 +4,7 @@
 //! for a piece of it holds the job, and lets go only when cuFile has answered. The waiter hears of it when the last has
 //! let go, and by then nothing writes to the memory any more.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use tokio::sync::oneshot;
 
 use super::error::{CuFileFault, TransferFault};
 use super::transfer::{Ask, Next, Piece, Transfer};
-use crate::device::Memory;
 use crate::sys::cufile::Answer;
 
 /// What a job brought.
@@ -39,8 +39,8 @@ pub(crate) struct Job {
     landed: Landed,
     failure: Option<TransferFault>,
     waiter: Option<oneshot::Sender<Outcome>>,
-    /// The loan of the memory that is read into.
-    loan: Option<Arc<dyn Memory>>,
+    /// What must live until the last answer.
+    held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Job {
@@ -56,14 +56,14 @@ impl Job {
             landed: Landed::default(),
             failure: None,
             waiter: Some(waiter),
-            loan: None,
+            held: None,
         };
         (job, Waiter(outcome))
     }
 
-    /// Holds on to the piece of registered memory that all of it reads into, where that is lent out in pieces.
-    pub(crate) fn holding(mut self, loan: Arc<dyn Memory>) -> Self {
-        self.loan = Some(loan);
+    /// Holds on to something until the last answer, such as the loan of the memory that is read into.
+    pub(crate) fn holding(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
+        self.held = Some(what);
         self
     }
 
@@ -126,7 +126,7 @@ impl Job {
 
     /// Keeps the memory and the file of a piece for ever, as cuFile may still be at it.
     pub(super) fn leak(&self, piece: &Piece) {
-        std::mem::forget((self.transfers.get(piece.index).cloned(), self.loan.clone()));
+        std::mem::forget((self.transfers.get(piece.index).cloned(), self.held.clone()));
     }
 }
 
@@ -144,7 +144,7 @@ impl Drop for Job {
         };
         // Before the waiter hears, so that what it lets go of next is let go of for good.
         self.transfers.clear();
-        self.loan = None;
+        self.held = None;
         let _ = waiter.send(outcome);
     }
 }
