@@ -45,6 +45,7 @@ pub(super) enum Counting {
     NotAsked,
     Refused,
     On {
+        #[cfg_attr(not(test), allow(dead_code, reason = "as for `CuFile::level_before`"))]
         level_before: i32,
         vectored: bool,
     },
@@ -68,6 +69,7 @@ impl Counting {
         }
     }
 
+    #[cfg_attr(not(test), allow(dead_code, reason = "as for `CuFile::level_before`"))]
     pub(super) fn level_before(&self) -> Option<i32> {
         match self {
             Self::On { level_before, .. } => Some(*level_before),

@@ -20,6 +20,7 @@ pub(crate) trait Form: Send + Sync + fmt::Debug {
     fn close(&self);
 
     /// Waits for the end, at most until `until`; whether it has come.
+    #[cfg_attr(not(test), allow(dead_code, reason = "forms are dropped, which waits; tests close them first"))]
     fn ended_by(&self, until: Option<Instant>) -> bool;
 }
 

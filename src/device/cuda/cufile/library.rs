@@ -92,6 +92,7 @@ impl CuFile {
 
     /// The level of statistics that the process had set before the first call of [`counters`](Self::counters); the
     /// level was raised to 3 if it was lower.
+    #[cfg_attr(not(test), allow(dead_code, reason = "the log has it; tests ask for it"))]
     pub(crate) fn level_before(&self) -> Option<i32> {
         lock(&self.counting).level_before()
     }

@@ -6,9 +6,6 @@
 //! Three forms carry out the same [`Job`]s: [`Pool`] (synchronous reads on threads, which every cuFile has), [`Batch`]
 //! and [`Stream`]. One rule, in `transfer`, says for all of them what an answer means.
 
-// The route above uses what it needs of this; the three forms and their questions are whole all the same.
-#![allow(dead_code, unused_imports)]
-
 mod backlog;
 mod batch;
 mod context;
@@ -34,7 +31,7 @@ mod tests;
 pub(crate) use batch::Batch;
 pub(crate) use context::Context;
 pub use counters::Counters;
-pub use error::{CuFileError, CuFileFault, EntryState, Group, Refusal, TransferFault};
+pub use error::{CuFileError, CuFileFault, EntryState, Refusal, TransferFault};
 pub(crate) use form::Form;
 pub(crate) use handle::Handle;
 pub use job::Landed;

@@ -8,4 +8,5 @@ mod others;
 mod streams;
 mod world;
 
+use super::super::error::Group;
 use super::super::*;
