@@ -2,5 +2,16 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod changes;
+mod consumers;
+mod contexts;
+mod crowds;
+mod decisions;
+mod drops;
+mod faults;
+mod forks;
 mod machines;
+mod many_files;
+mod memory;
 mod rig;
+mod steady;

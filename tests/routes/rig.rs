@@ -32,7 +32,7 @@ pub fn ways() -> Vec<(String, CarrierBuilder)> {
 /// A folder of self-describing files; each has its number as its seed.
 #[derive(Debug)]
 pub struct Files {
-    pub dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     pub paths: Vec<PathBuf>,
 }
 
@@ -40,7 +40,7 @@ impl Files {
     pub fn new(lens: &[u64]) -> Files {
         let dir = folder();
         let paths = (0..lens.len()).map(|i| dir.path().join(format!("file-{i:04}"))).collect();
-        let files = Files { dir, paths };
+        let files = Files { _dir: dir, paths };
         for (i, len) in lens.iter().enumerate() {
             data::write_dense(&files.paths[i], i as u64, *len).unwrap();
         }
