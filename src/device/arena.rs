@@ -32,6 +32,11 @@ impl DeviceArena {
         self.pool.lent() as u64
     }
 
+    /// Whether some of it was lost to a device that failed. Whoever asks after a loan was pending is woken when it is.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.pool.has_lost()
+    }
+
     /// Lends `len` bytes if they are free in one piece now and nobody waits for memory.
     pub(crate) fn try_loan(&self, len: usize, align: usize) -> Option<DeviceSlot> {
         let lease = self.pool.try_lend(len, align)?;
@@ -86,6 +91,10 @@ impl Memory for DeviceSlot {
 
     fn len(&self) -> usize {
         self.len
+    }
+
+    fn lose(&self) {
+        self.lease.lose();
     }
 }
 

@@ -15,6 +15,9 @@ pub(crate) trait Memory: fmt::Debug + Send + Sync {
     /// How many they are.
     fn len(&self) -> usize;
 
+    /// Says that these may never be given back, to who waits for some.
+    fn lose(&self) {}
+
     /// Themselves, where they are in host memory.
     fn as_host(&self) -> Option<&HostMemory> {
         None
@@ -50,6 +53,9 @@ pub(crate) trait Copier: fmt::Debug + Send {
 
     /// Lets go of what is done and says which ticket is the first that is not.
     fn first_pending(&mut self) -> Result<Ticket, DeviceError>;
+
+    /// The device has failed: says of all that is in flight that it may never be given back. It is kept all the same.
+    fn give_up(&mut self);
 
     /// Whether many spans are ordered in one call, so that packing them first gains nothing.
     fn copies_at_once(&self) -> bool;

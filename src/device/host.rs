@@ -85,6 +85,9 @@ impl Copier for HostCopier {
         Ok(self.done)
     }
 
+    /// Nothing ever is in flight.
+    fn give_up(&mut self) {}
+
     fn copies_at_once(&self) -> bool {
         true
     }

@@ -1,7 +1,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::task::coop::unconstrained;
@@ -182,16 +185,6 @@ impl Carrier {
     }
 }
 
-impl Gpu {
-    /// Pinned memory of at most a chunk, for a copy back to the host.
-    pub(super) fn pinned_slot(&self, reader: &Reader, len: usize) -> Result<Slot, DeviceError> {
-        match reader.arena().loan(len) {
-            Ok(loan) => Ok(pollster::block_on(unconstrained(loan))),
-            Err(_) => Err(self.device.error(DeviceFault::Ended)),
-        }
-    }
-}
-
 impl Core {
     /// What was decided for a file, or is now.
     pub(super) fn decide(&self, file: &File) -> Result<Decision, Rejected> {
@@ -254,6 +247,25 @@ impl Core {
             })
         });
         started.as_ref().map_err(Clone::clone)
+    }
+
+    /// What is said where something is waited for that will not come: how the device has failed, if that is known.
+    pub(super) fn ended(&self) -> DeviceError {
+        let started = self.conductor.get().and_then(|started| started.as_ref().ok());
+        let failure = started.and_then(Conductor::failure).cloned();
+        failure.unwrap_or_else(|| DeviceError { device: self.device.to_string(), fault: DeviceFault::Ended })
+    }
+
+    /// Pinned memory of at most a chunk, for a copy back to the host.
+    pub(super) fn pinned_slot(&self, len: usize) -> Result<Slot, DeviceError> {
+        let arena = self.reader.arena();
+        let mut loan = arena.loan(len).map_err(|_| self.ended())?;
+        let slot = poll_fn(|context| match Pin::new(&mut loan).poll(context) {
+            Poll::Ready(slot) => Poll::Ready(Ok(slot)),
+            Poll::Pending if arena.has_lost() => Poll::Ready(Err(self.ended())),
+            Poll::Pending => Poll::Pending,
+        });
+        pollster::block_on(unconstrained(slot))
     }
 
     /// Refuses in a process that was forked from the one that opened the device.

@@ -16,7 +16,7 @@ use super::error::{CarryError, CarryFault};
 use super::job::Load;
 use super::landed::Landed;
 use super::under_way::UnderWay;
-use crate::device::{DeviceLoan, DeviceSlot, Memory};
+use crate::device::{DeviceError, DeviceLoan, DeviceSlot, Memory};
 use crate::storage::{Extent, File, Part, Plan, Read, Via, groups};
 
 /// Bytes on their way to a device: a future of what [`Landed`].
@@ -81,16 +81,28 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
         let landed = Landed::nothing(core, plan.layout.pieces);
         return Ok(State::Over(Some(Ok(landed))));
     }
-    let over_budget = |error| {
-        let part = &plan.layout.parts[0];
-        let path = plan.files[part.file as usize].path().to_owned();
-        CarryError { path, offset: part.need.start, fault: CarryFault::Memory(error) }
-    };
+    let over_budget = |error| failed(&plan, CarryFault::Memory(error));
     if let Some(slot) = gpu.arena.try_loan(plan.layout.len, plan.memory_align) {
         return Ok(State::Carrying(Box::new(Carrying::begin(core, plan, &direct, slot))));
     }
     let loan = gpu.arena.loan(plan.layout.len, plan.memory_align).map_err(over_budget)?;
     Ok(State::Waiting(loan, Box::new((plan, direct))))
+}
+
+/// At the first byte that is read.
+fn failed(plan: &Plan, fault: CarryFault) -> CarryError {
+    let first = plan.layout.parts.first();
+    let path = first.map(|part| plan.files[part.file as usize].path().to_owned()).unwrap_or_default();
+    CarryError { path, offset: first.map_or(0, |part| part.need.start), fault }
+}
+
+/// Why device memory is waited for in vain, where it is.
+fn why_in_vain(core: &Core) -> Option<DeviceError> {
+    if let Err(error) = core.check_process() {
+        return Some(error);
+    }
+    let lost = core.gpu.as_ref().is_some_and(|gpu| gpu.arena.has_lost());
+    lost.then(|| core.ended())
 }
 
 impl Carrying {
@@ -135,8 +147,13 @@ impl Future for Carry {
                         outcome.map_err(CarryError::from).map(|pieces| Landed::on_host(&this.core, pieces)),
                     ))
                 }
-                State::Waiting(loan, _) => {
-                    let slot = ready!(Pin::new(loan).poll(context));
+                State::Waiting(loan, planned) => {
+                    let Poll::Ready(slot) = Pin::new(loan).poll(context) else {
+                        let Some(error) = why_in_vain(&this.core) else { return Poll::Pending };
+                        let error = failed(&planned.0, CarryFault::Device(error));
+                        this.state = State::Over(Some(Err(error)));
+                        continue;
+                    };
                     let State::Waiting(_, planned) = std::mem::replace(&mut this.state, State::Over(None)) else {
                         return Poll::Pending;
                     };

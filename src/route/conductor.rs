@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, Sender, TryRecvError, channel};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use slab::Slab;
 use super::bytes::RouteBytes;
 use super::job::{Job, Load, Place};
 use super::pack::packed;
-use crate::device::{Copier, DeviceError, DeviceSlot, Event, Span, Ticket};
+use crate::device::{Copier, DeviceError, DeviceSlot, Event, Memory, Span, Ticket};
 use crate::memory::HoldsSlot;
 use crate::storage::{Read, Reader};
 use crate::sync::Threads;
@@ -33,7 +33,11 @@ pub(super) struct Conductor {
     messages: Sender<Message>,
     thread: Thread,
     threads: Arc<Threads>,
+    failure: Failure,
 }
+
+/// How the device has failed for good, once it has.
+type Failure = Arc<OnceLock<DeviceError>>;
 
 impl Conductor {
     /// Starts the thread. `window` is the bytes that may be being read at once.
@@ -41,13 +45,20 @@ impl Conductor {
         let (messages, inbox) = channel();
         let threads = Arc::<Threads>::default();
         let running = threads.enter();
+        let failure = Failure::default();
+        let broken = Arc::clone(&failure);
         let work = move || {
             // Held until the thread's last act, the copier's drop among them.
             let _running = running;
-            Work::new(reader, copier, window, inbox).run();
+            Work::new(reader, copier, window, inbox, broken).run();
         };
         let thread = thread::Builder::new().name("forebay-conductor".into()).spawn(work)?.thread().clone();
-        Ok(Self { messages, thread, threads })
+        Ok(Self { messages, thread, threads, failure })
+    }
+
+    /// How the device has failed for good, where it has: memory that it had may never come back.
+    pub(super) fn failure(&self) -> Option<&DeviceError> {
+        self.failure.get()
     }
 
     /// Takes a job; one that cannot be taken is dropped, which its waiter hears.
@@ -63,16 +74,16 @@ impl Conductor {
     fn send(&self, message: Message) {
         // After a fault of the thread itself, memory that somebody may still be using is lost and not lent again.
         if let Err(SendError(message)) = self.messages.send(message)
-            && matches!(message, Message::Release(_))
+            && let Message::Release(released) = message
         {
-            std::mem::forget(message);
+            released.keep_for_ever();
         }
         self.thread.unpark();
     }
 
     /// Takes no more jobs, and waits for those taken at most until `until`; whether all are over.
     pub(super) fn close(self, until: Option<Instant>) -> bool {
-        let Self { messages, thread, threads } = self;
+        let Self { messages, thread, threads, .. } = self;
         drop(messages);
         thread.unpark();
         threads.ended_by(until)
@@ -92,6 +103,14 @@ struct Released {
     memory: Arc<DeviceSlot>,
 }
 
+impl Released {
+    /// Whether those streams have stopped cannot be known any more.
+    fn keep_for_ever(self) {
+        self.memory.lose();
+        std::mem::forget(self.memory);
+    }
+}
+
 struct Work {
     reader: Reader,
     copier: Box<dyn Copier>,
@@ -106,7 +125,7 @@ struct Work {
     copying: VecDeque<Copying>,
     released: Vec<Released>,
     /// Set when the device has failed: nothing more is asked of it.
-    broken: Option<DeviceError>,
+    broken: Failure,
 }
 
 struct Reading {
@@ -124,7 +143,7 @@ struct Copying {
 }
 
 impl Work {
-    fn new(reader: Reader, copier: Box<dyn Copier>, window: usize, inbox: Receiver<Message>) -> Self {
+    fn new(reader: Reader, copier: Box<dyn Copier>, window: usize, inbox: Receiver<Message>, broken: Failure) -> Self {
         Self {
             reader,
             copier,
@@ -137,7 +156,7 @@ impl Work {
             reading_bytes: 0,
             copying: VecDeque::new(),
             released: Vec::new(),
-            broken: None,
+            broken,
         }
     }
 
@@ -145,7 +164,7 @@ impl Work {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         if let Err(error) = self.copier.bind() {
-            self.broken = Some(error);
+            self.break_off(error);
         }
         loop {
             self.take_messages();
@@ -153,7 +172,7 @@ impl Work {
             self.poll_reads(&mut context);
             self.let_go_of_copies();
             self.let_go_of_released();
-            if let Some(error) = self.broken.clone() {
+            if let Some(error) = self.broken.get().cloned() {
                 self.fail_all(&error);
             }
             self.end_jobs();
@@ -229,7 +248,7 @@ impl Work {
         bytes: RouteBytes,
         place: Place,
     ) {
-        if let Some(error) = &self.broken {
+        if let Some(error) = self.broken.get() {
             return self.jobs[job].fail(place.error(error.clone()));
         }
         if !self.copier.copies_at_once()
@@ -245,7 +264,7 @@ impl Work {
     }
 
     fn let_go_of_copies(&mut self) {
-        if self.copying.is_empty() || self.broken.is_some() {
+        if self.copying.is_empty() || self.broken.get().is_some() {
             return;
         }
         match self.copier.first_pending() {
@@ -255,7 +274,7 @@ impl Work {
                     self.copying.pop_front();
                 }
             }
-            Err(error) => self.broken = Some(error),
+            Err(error) => self.break_off(error),
         }
     }
 
@@ -271,14 +290,18 @@ impl Work {
             });
             !released.uses.is_empty()
         });
-        if self.broken.is_none() && failure.is_some() {
-            self.broken = failure;
+        if let Some(error) = failure {
+            self.break_off(error);
         }
-        if self.broken.is_some() {
-            // Whether those streams have stopped cannot be known any more.
-            for released in self.released.drain(..) {
-                std::mem::forget(released.memory);
-            }
+        if self.broken.get().is_some() {
+            self.released.drain(..).for_each(Released::keep_for_ever);
+        }
+    }
+
+    /// The device has failed. Whoever waits for memory that is in flight would wait for ever, and hears of it.
+    fn break_off(&mut self, error: DeviceError) {
+        if self.broken.set(error).is_ok() {
+            self.copier.give_up();
         }
     }
 

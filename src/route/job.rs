@@ -91,7 +91,10 @@ impl Job {
 
     /// Tells whoever waits.
     pub(super) fn end(self) {
-        let _ = self.done.send(self.failure.map_or(Ok(self.carried), Err));
+        let Self { memory, done, carried, failure, .. } = self;
+        // Before the waiter hears, so that what it lets go of next is let go of for good.
+        drop(memory);
+        let _ = done.send(failure.map_or(Ok(carried), Err));
     }
 
     /// Where the next group begins.

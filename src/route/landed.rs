@@ -138,11 +138,12 @@ impl Landed {
 
     fn fetch(&self, slot: &Arc<DeviceSlot>, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
         let Some(gpu) = &self.core.gpu else { return Ok(Vec::new()) };
+        self.core.check_process()?;
         let mut bytes = Vec::with_capacity(range.len());
         let memory: Arc<dyn Memory> = Arc::clone(slot) as _;
         for from in range.clone().step_by(self.core.chunk) {
             let len = self.core.chunk.min(range.end - from);
-            let pinned = gpu.pinned_slot(&self.core.reader, len)?;
+            let pinned = self.core.pinned_slot(len)?;
             let mut down = lock(&gpu.down);
             let copier = match &mut *down {
                 Some(copier) => copier,
@@ -158,8 +159,17 @@ impl Drop for Landed {
     fn drop(&mut self) {
         let Place::Device { slot, .. } = &mut self.place else { return };
         let Some(slot) = slot.take() else { return };
-        if let (false, Ok(conductor)) = (self.uses.is_empty(), self.core.conductor()) {
-            conductor.release_after(std::mem::take(&mut self.uses), slot);
+        if self.uses.is_empty() {
+            return;
+        }
+        match self.core.conductor() {
+            Ok(conductor) => conductor.release_after(std::mem::take(&mut self.uses), slot),
+            // Nobody can watch those streams: it is never lent again.
+            Err(error) => {
+                tracing::warn!("device memory in use is kept for good: {error}");
+                slot.lose();
+                std::mem::forget(slot);
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use super::carrier::Core;
 use super::direct_read::DirectRead;
 use super::error::{CarryError, CarryFault};
 use super::job::{Job, Load};
-use crate::device::{DeviceError, DeviceFault, Memory};
+use crate::device::{DeviceError, Memory};
 use crate::storage::Extent;
 
 pub(super) struct UnderWay {
@@ -56,6 +56,11 @@ impl UnderWay {
 
     /// Ready when nothing is under way any more, with the bytes carried or the first error.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, core: &Core) -> Poll<Result<RouteBytes, CarryError>> {
+        if let Err(error) = core.check_process() {
+            // Nobody here will ever hear of it.
+            (self.copied, self.direct) = (None, None);
+            return Poll::Ready(Err(self.failed(error)));
+        }
         if let Some(read) = &mut self.direct
             && let Some(direct) = core.direct()
             && let Poll::Ready(carried) = read.poll(context, direct, &core.reader)
@@ -67,7 +72,7 @@ impl UnderWay {
             && let Poll::Ready(carried) = Pin::new(copied).poll(context)
         {
             self.copied = None;
-            let carried = carried.unwrap_or_else(|_| Err(self.conductor_ended(core)));
+            let carried = carried.unwrap_or_else(|_| Err(self.failed(core.ended())));
             self.note(carried);
         }
         if self.direct.is_some() || self.copied.is_some() {
@@ -89,9 +94,7 @@ impl UnderWay {
         }
     }
 
-    fn conductor_ended(&self, core: &Core) -> CarryError {
-        let fault = DeviceFault::Ended;
-        let fault = CarryFault::Device(DeviceError { device: core.device.to_string(), fault });
-        CarryError { path: self.path.clone(), offset: self.offset, fault }
+    fn failed(&self, error: DeviceError) -> CarryError {
+        CarryError { path: self.path.clone(), offset: self.offset, fault: CarryFault::Device(error) }
     }
 }

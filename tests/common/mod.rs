@@ -4,6 +4,7 @@
 
 pub mod carrier;
 pub mod data;
+pub mod emulated;
 pub mod emulator;
 pub mod fuse;
 pub mod knobs;
@@ -35,6 +36,22 @@ macro_rules! or_skip {
             }
         }
     };
+}
+
+/// Where test data goes: beside the build, so on a real file system, where files may be opened for direct I/O. Binaries
+/// that were taken to another machine have `FOREBAY_GPU_DIR` there, or the folder for temporary files.
+pub fn home() -> std::path::PathBuf {
+    let built = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    match std::env::var_os("FOREBAY_GPU_DIR") {
+        Some(dir) => dir.into(),
+        None if built.is_dir() => built.into(),
+        None => std::env::temp_dir(),
+    }
+}
+
+/// A folder for one test's files.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(home()).unwrap()
 }
 
 pub fn is_root() -> bool {

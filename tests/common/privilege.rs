@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -156,13 +157,21 @@ pub fn child_done() {
 
 /// Runs a child test to its end and panics with all it said unless it did its work and passed.
 pub fn expect_child(what: &str, command: Command) {
-    let output = run(what, command);
+    expect_child_within(what, command, CHILD_PATIENCE);
+}
+
+pub fn expect_child_within(what: &str, command: Command, patience: Duration) {
+    let output = run_within(what, command, patience);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains(DONE), "{what}: {}", told(&output));
 }
 
 /// Runs a command to its end, or kills it and panics when that takes longer than our patience.
-pub fn run(what: &str, mut command: Command) -> Output {
+pub fn run(what: &str, command: Command) -> Output {
+    run_within(what, command, CHILD_PATIENCE)
+}
+
+pub fn run_within(what: &str, mut command: Command, patience: Duration) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap_or_else(|e| panic!("{what}: {:?}: {e}", command.get_program()));
     let pid = child.id() as libc::pid_t;
@@ -172,11 +181,11 @@ pub fn run(what: &str, mut command: Command) -> Output {
         let _ = done.send(());
         output
     });
-    if finished.recv_timeout(CHILD_PATIENCE).is_err() {
+    if finished.recv_timeout(patience).is_err() {
         // SAFETY: the waiter has not sent, so it has not yet reaped the child, or only just: the number is still its.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         let output = waiter.join().unwrap().unwrap();
-        panic!("{what}: still running after {CHILD_PATIENCE:?}; {}", told(&output));
+        panic!("{what}: still running after {patience:?}; {}", told(&output));
     }
     waiter.join().unwrap().unwrap()
 }

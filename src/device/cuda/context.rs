@@ -35,17 +35,27 @@ impl CudaDevice {
         if ordinal >= count {
             return Err(failed(DeviceFault::NoSuchDevice { count, visible }));
         }
-        let context =
-            CudaContext::new(ordinal).map_err(|error| failed(of_cudarc(library, "cuDevicePrimaryCtxRetain", error)))?;
-        Self::of_context(context)
+        let before = current(library).map_err(failed)?;
+        let opened =
+            CudaContext::new(ordinal).map_err(|error| failed(of_cudarc(library, "cuDevicePrimaryCtxRetain", error)));
+        // cudarc makes it current, where the caller may have another.
+        restore(library, before);
+        Self::with(library, opened?)
     }
 
     pub(crate) fn of_context(context: Arc<CudaContext>) -> Result<Self, DeviceError> {
         let failed = |fault| DeviceError { device: format!("cuda:{}", context.ordinal()), fault };
-        let library = initialised().map_err(failed)?;
-        let name = context.name().map_err(|error| failed(of_cudarc(library, "cuDeviceGetName", error)))?;
+        Self::with(initialised().map_err(failed)?, context)
+    }
+
+    fn with(library: &'static CudaLibrary, context: Arc<CudaContext>) -> Result<Self, DeviceError> {
         let pci_address = pci_address(library, context.cu_device());
-        Ok(Self { library, name, pci_address, process: std::process::id(), context: ManuallyDrop::new(context) })
+        let (name, process) = (String::new(), std::process::id());
+        // Made before the last call that may fail: its drop puts right what cudarc's does to the current context.
+        let mut device = Self { library, name, pci_address, process, context: ManuallyDrop::new(context) };
+        let name = device.context.name().map_err(|error| of_cudarc(library, "cuDeviceGetName", error));
+        device.name = name.map_err(|fault| device.error(fault))?;
+        Ok(device)
     }
 
     pub(crate) fn count() -> Result<usize, DeviceError> {
@@ -102,13 +112,6 @@ impl CudaDevice {
             self.set_current(self.raw())?;
         }
         Ok(Entered { device: self, before })
-    }
-
-    /// Makes what was current before ours current again; nothing, where that is gone by now.
-    fn leave(&self, before: cuda::Context) {
-        if before != self.raw() && self.set_current(before).is_err() {
-            let _ = self.set_current(std::ptr::null_mut());
-        }
     }
 
     fn raw(&self) -> cuda::Context {
@@ -173,7 +176,7 @@ pub(crate) struct Entered<'a> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        self.device.leave(self.before);
+        restore(self.device.library, self.before);
     }
 }
 
@@ -184,12 +187,11 @@ impl Drop for CudaDevice {
             return;
         }
         let Ok(before) = current(self.library) else { return };
-        let ours = self.raw();
+        let (ours, device) = (self.raw(), self.context.cu_device());
         // SAFETY: nobody uses the field again.
         unsafe { ManuallyDrop::drop(&mut self.context) };
-        let before = if before == ours { std::ptr::null_mut() } else { before };
-        // SAFETY: it was current on this thread a moment ago, or is null.
-        let _ = unsafe { (self.library.context_set_current)(before) };
+        let gone = before == ours && !is_active(self.library, device);
+        restore(self.library, if gone { std::ptr::null_mut() } else { before });
     }
 }
 
@@ -218,6 +220,26 @@ fn current(library: &CudaLibrary) -> Result<cuda::Context, DeviceFault> {
     let answer = library.check("cuCtxGetCurrent", unsafe { (library.context_current)(&mut current) });
     answer.map_err(|code| DeviceFault::Call { code })?;
     Ok(current)
+}
+
+/// Makes current on this thread what was before; nothing, where that is gone by now.
+fn restore(library: &CudaLibrary, before: cuda::Context) {
+    if current(library) == Ok(before) {
+        return;
+    }
+    // SAFETY: it was current on this thread a moment ago, or is null.
+    if unsafe { (library.context_set_current)(before) } != 0 {
+        // SAFETY: none is current then. Were even that refused, nobody could be told.
+        let _ = unsafe { (library.context_set_current)(std::ptr::null_mut()) };
+    }
+}
+
+/// Whether somebody else still retains a device's primary context.
+fn is_active(library: &CudaLibrary, device: c_int) -> bool {
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: the driver writes two numbers.
+    let answer = unsafe { (library.primary_state)(device, &mut flags, &mut active) };
+    answer == 0 && active != 0
 }
 
 fn count(library: &CudaLibrary) -> Result<usize, DeviceFault> {

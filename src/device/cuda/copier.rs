@@ -86,6 +86,14 @@ impl CudaCopier {
         self.device.error(DeviceFault::Outside)
     }
 
+    /// A device that failed may still read and write what it was given: it is never lent again, and stays pinned and
+    /// allocated.
+    fn keep_for_ever(&self, source: Box<dyn HoldsSlot>, memory: &Arc<dyn Memory>) {
+        source.slot().lose();
+        memory.lose();
+        std::mem::forget((source, Arc::clone(memory), Arc::clone(&self.pinned)));
+    }
+
     /// Waits until nothing is in flight. Whether that is certain: after a fault of the device it is not.
     fn settle(&self) -> bool {
         // SAFETY: the stream is alive until `self` is dropped.
@@ -112,7 +120,7 @@ impl Copier for CudaCopier {
         let ordered = self.order(source.slot(), memory, spans).and_then(|()| event.record(self.stream));
         if let Err(error) = ordered {
             if !self.settle() {
-                keep_for_ever(source, memory);
+                self.keep_for_ever(source, memory);
             }
             return Err(error);
         }
@@ -131,6 +139,13 @@ impl Copier for CudaCopier {
             self.first_pending += 1;
         }
         Ok(self.first_pending)
+    }
+
+    fn give_up(&mut self) {
+        for order in &self.in_flight {
+            order.source.slot().lose();
+            order.memory.lose();
+        }
     }
 
     fn copies_at_once(&self) -> bool {
@@ -161,19 +176,12 @@ impl Copier for CudaCopier {
             Ok(()) => Ok(slot),
             Err(error) => {
                 if !self.settle() {
-                    slot.lose();
-                    std::mem::forget((slot, Arc::clone(memory)));
+                    self.keep_for_ever(Box::new(slot), memory);
                 }
                 Err(error)
             }
         }
     }
-}
-
-/// A device that failed may still read and write what it was given: neither is ever lent again.
-fn keep_for_ever(source: Box<dyn HoldsSlot>, memory: &Arc<dyn Memory>) {
-    source.slot().lose();
-    std::mem::forget((source, Arc::clone(memory)));
 }
 
 impl Drop for CudaCopier {
@@ -186,8 +194,8 @@ impl Drop for CudaCopier {
         let device = Arc::clone(&self.device);
         let current = device.enter();
         if !(self.in_flight.is_empty() || current.is_ok() && self.settle()) {
-            for order in self.in_flight.drain(..) {
-                keep_for_ever(order.source, &order.memory);
+            for order in std::mem::take(&mut self.in_flight) {
+                self.keep_for_ever(order.source, &order.memory);
             }
         }
         // SAFETY: nobody else has the handle, and it is not used again.

@@ -13,7 +13,7 @@ pub(crate) struct PinnedArena {
     /// Address and length of each registration.
     segments: Vec<(NonNull<u8>, usize)>,
     /// Keeps the memory mapped.
-    _arena: Arena,
+    arena: Arena,
 }
 
 // SAFETY: the addresses are only given back to the driver, which takes them from any thread.
@@ -29,7 +29,7 @@ impl PinnedArena {
     pub(crate) fn new(device: &Arc<CudaDevice>, arena: &Arena) -> Result<Self, DeviceError> {
         let _current = device.enter()?;
         let (base, len) = arena.span();
-        let mut pinned = Self { device: Arc::clone(device), segments: Vec::new(), _arena: arena.clone() };
+        let mut pinned = Self { device: Arc::clone(device), segments: Vec::new(), arena: arena.clone() };
         let mut refused = match pinned.register(base, len, len) {
             Ok(()) => return Ok(pinned),
             Err(error) => error,
@@ -66,7 +66,7 @@ impl PinnedArena {
             let size = size.min(len - from);
             // SAFETY: `from..from + size` lies inside the arena's one mapping.
             let at = unsafe { base.add(from) };
-            // SAFETY: the memory stays mapped and in place for as long as `_arena` holds it, which is until after the
+            // SAFETY: the memory stays mapped and in place for as long as `arena` holds it, which is until after the
             // registration is undone.
             let code = unsafe { (self.device.library().register_host)(at.as_ptr().cast(), size, PORTABLE) };
             if let Err(error) = self.device.check("cuMemHostRegister", code) {
@@ -83,7 +83,10 @@ impl PinnedArena {
             // SAFETY: `register` registered exactly this address; every copy that reads it holds a handle on `self`, or
             // runs before `self` is used at all.
             let code = unsafe { (self.device.library().unregister_host)(at.as_ptr().cast()) };
-            self.device.check_at_drop("cuMemHostUnregister", code);
+            if !self.device.check_at_drop("cuMemHostUnregister", code) {
+                // It stays mapped: what would be mapped there next could not be registered.
+                std::mem::forget(self.arena.clone());
+            }
         }
     }
 }

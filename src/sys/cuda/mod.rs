@@ -90,6 +90,7 @@ table! {
     fn driver_version = "cuDriverGetVersion"(*mut c_int);
     fn device_count = "cuDeviceGetCount"(*mut c_int);
     fn device_pci_bus_id = "cuDeviceGetPCIBusId"(*mut c_char, c_int, c_int);
+    fn primary_state = "cuDevicePrimaryCtxGetState"(c_int, *mut c_uint, *mut c_int);
     fn context_current = "cuCtxGetCurrent"(*mut Context);
     fn context_set_current = "cuCtxSetCurrent"(Context);
     fn memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);

@@ -62,7 +62,7 @@ impl Watch {
     pub fn check(&self) -> bool {
         let watched = lock(&WATCHES).all.get(&self.id).cloned();
         watched.is_none_or(|watched| {
-            let now = watched.compare();
+            let now = watched.compare(self.id);
             if let Some(watched) = lock(&WATCHES).all.get_mut(&self.id) {
                 watched.print = now;
             }
@@ -91,21 +91,27 @@ impl Watches {
 
 impl Watched {
     /// Reports a change; gives what is there now.
-    fn compare(&self) -> Option<u64> {
+    fn compare(&self, id: u64) -> Option<u64> {
         let Watched { ptr, len, what, print } = self;
         let now = fingerprint(*ptr, *len);
         match (print, now) {
-            (Some(before), Some(now)) if *before != now => {
+            (Some(before), Some(now)) if *before != now && self.is_still(id) => {
                 violations::report(format!(
                     "{what}: the {len} bytes of host memory at {ptr:#x} changed before the copy"
                 ));
             }
-            (_, None) => {
+            (_, None) if self.is_still(id) => {
                 violations::report(format!("{what}: the {len} bytes of host memory at {ptr:#x} are mapped no more"));
             }
             _ => {}
         }
         now
+    }
+
+    /// Whether it was watched all the while: its copy may have come, or a stream have written there, since it was looked
+    /// up.
+    fn is_still(&self, id: u64) -> bool {
+        lock(&WATCHES).all.get(&id).is_some_and(|watched| watched.print == self.print)
     }
 }
 
@@ -128,7 +134,7 @@ fn around(start: usize, end: usize, work: impl FnOnce()) {
         (writer, watches.touching(start, end))
     };
     for (id, watched) in before {
-        watched.compare();
+        watched.compare(id);
         if let Some(watched) = lock(&WATCHES).all.get_mut(&id) {
             watched.print = None;
         }
