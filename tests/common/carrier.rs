@@ -1,7 +1,7 @@
 //! Rows that end on a device, and one face for what reads and what carries, so that one suite runs over both.
 use std::fmt;
 
-use forebay::{Carrier, Device, EngineChoice, Extent, File, Landed, Reader, Route};
+use forebay::{Carrier, Device, DeviceKind, DirectForm, EngineChoice, Extent, File, Landed, Reader, Route};
 
 use super::reader::{self, Ask, BUDGET, CHUNK};
 
@@ -14,12 +14,13 @@ pub struct Row {
     pub device: Device,
     pub engine: EngineChoice,
     pub route: Option<Route>,
+    pub form: DirectForm,
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let route = self.route.map_or_else(|| "auto".to_owned(), |route| route.to_string());
-        write!(f, "{}/{:?}/{route}", self.device, self.engine)
+        write!(f, "{}/{:?}/{route}/{:?}", self.device, self.engine, self.form)
     }
 }
 
@@ -27,7 +28,7 @@ impl Row {
     pub fn carrier(&self) -> Carrier {
         let reader = Reader::builder().engine(self.engine).chunk(CHUNK).depth(16);
         let builder = Carrier::builder().device(&self.device).reader(reader).chunk(3 * CHUNK);
-        let builder = builder.budget(BUDGET).device_budget(DEVICE_BUDGET);
+        let builder = builder.budget(BUDGET).device_budget(DEVICE_BUDGET).direct_form(self.form);
         let builder = match self.route {
             Some(route) => builder.route(route),
             None => builder,
@@ -36,13 +37,18 @@ impl Row {
     }
 }
 
-/// Every row of a device; the direct route only where there is a GPU for it.
+/// Every row of a device; the direct route only where there is a GPU for it, and there once: no engine carries its bytes.
 pub fn rows(device: &Device) -> Vec<Row> {
-    let gpu = device.kind() != forebay::DeviceKind::Host;
-    let routes = [None, Some(Route::Bounce), Some(Route::Cached), gpu.then_some(Route::Direct)];
-    let routes: Vec<Option<Route>> = if gpu { routes.to_vec() } else { routes[..3].to_vec() };
-    let row = |engine, route| Row { device: device.clone(), engine, route };
-    reader::engines().into_iter().flat_map(|engine| routes.iter().map(move |&route| row(engine, route))).collect()
+    let row = |engine, route, form| Row { device: device.clone(), engine, route, form };
+    let mut rows = Vec::new();
+    for engine in reader::engines() {
+        rows.extend([None, Some(Route::Bounce), Some(Route::Cached)].map(|route| row(engine, route, DirectForm::Pool)));
+    }
+    if device.kind() != DeviceKind::Host {
+        let forms = [DirectForm::Pool, DirectForm::Batch, DirectForm::Stream];
+        rows.extend(forms.map(|form| row(EngineChoice::Pread, Some(Route::Direct), form)));
+    }
+    rows
 }
 
 /// What a row of the suite reads with.

@@ -85,7 +85,9 @@ impl Emulated {
         command.args(["--exact", name, "--include-ignored", "--nocapture", "--test-threads", "1"]);
         emulator.put_under(&mut command, &self.script);
         command.env(CHILD, name).env("TMPDIR", home()).envs(self.environment.iter().map(|(key, value)| (key, value)));
-        expect_child_within(name, command, self.patience);
+        let said = expect_child_within(name, command, self.patience);
+        // What it has skipped or counted; the emulator tells the test of its findings itself.
+        said.lines().filter(|line| !line.starts_with("emulator: ")).for_each(|line| eprintln!("{line}"));
         Ok(())
     }
 }

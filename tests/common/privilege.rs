@@ -160,10 +160,12 @@ pub fn expect_child(what: &str, command: Command) {
     expect_child_within(what, command, CHILD_PATIENCE);
 }
 
-pub fn expect_child_within(what: &str, command: Command, patience: Duration) {
+/// The same with another patience; gives what the child said on stderr.
+pub fn expect_child_within(what: &str, command: Command, patience: Duration) -> String {
     let output = run_within(what, command, patience);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains(DONE), "{what}: {}", told(&output));
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Runs a command to its end, or kills it and panics when that takes longer than our patience.

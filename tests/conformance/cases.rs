@@ -13,22 +13,24 @@ use crate::site::{DirectIo, EVEN, OVER_2G, OVER_4G, RAGGED, Site, Tally};
 pub struct Case {
     pub name: &'static str,
     pub run: fn(&Bench) -> Result<Tally, String>,
+    /// Of few bytes and few requests.
+    pub is_quick: bool,
 }
 
 pub const ALL: &[Case] = &[
-    Case { name: "ragged offsets and lengths", run: ragged },
-    Case { name: "ragged extents one by one", run: one_by_one },
-    Case { name: "tiny files", run: tiny },
-    Case { name: "zero-length extents", run: nothing },
-    Case { name: "whole files", run: whole },
-    Case { name: "around 2 GiB and 4 GiB", run: boundaries },
-    Case { name: "many small extents over many files", run: many },
-    Case { name: "duplicates and overlaps", run: overlaps },
-    Case { name: "concurrent threads", run: threads },
-    Case { name: "concurrent tasks", run: tasks },
-    Case { name: "a stream of parts", run: stream },
-    Case { name: "past the end", run: past_the_end },
-    Case { name: "over the budget", run: over_budget },
+    Case { name: "ragged offsets and lengths", run: ragged, is_quick: false },
+    Case { name: "ragged extents one by one", run: one_by_one, is_quick: false },
+    Case { name: "tiny files", run: tiny, is_quick: true },
+    Case { name: "zero-length extents", run: nothing, is_quick: true },
+    Case { name: "whole files", run: whole, is_quick: true },
+    Case { name: "around 2 GiB and 4 GiB", run: boundaries, is_quick: false },
+    Case { name: "many small extents over many files", run: many, is_quick: false },
+    Case { name: "duplicates and overlaps", run: overlaps, is_quick: true },
+    Case { name: "concurrent threads", run: threads, is_quick: false },
+    Case { name: "concurrent tasks", run: tasks, is_quick: true },
+    Case { name: "a stream of parts", run: stream, is_quick: false },
+    Case { name: "past the end", run: past_the_end, is_quick: false },
+    Case { name: "over the budget", run: over_budget, is_quick: true },
 ];
 
 pub struct Bench<'a> {

@@ -7,6 +7,7 @@ mod common;
 use std::time::Duration;
 
 mod cases;
+mod on_a_device;
 mod row;
 mod site;
 
@@ -107,11 +108,12 @@ fn rings_of_every_kind() {
     }
 }
 
-fn conform(name: &'static str, home: Result<Home, Skip>) {
-    conform_rows(name, home, row::on_host());
+fn conform(name: &str, home: Result<Home, Skip>) {
+    conform_rows(name, home, row::on_host(), || ());
 }
 
-fn conform_rows(name: &'static str, home: Result<Home, Skip>, rows: Vec<Row>) {
+/// Runs every case in each of the rows, and `look` after each.
+fn conform_rows(name: &str, home: Result<Home, Skip>, rows: Vec<Row>, look: impl Fn()) {
     let site = Site::new(name, or_skip!(home));
     let mut tally = Tally::default();
     let runs = runs(rows);
@@ -126,6 +128,7 @@ fn conform_rows(name: &'static str, home: Result<Home, Skip>, rows: Vec<Row>) {
             }
         }
         subject.close();
+        look();
     }
     assert!(tally.bytes > 0);
     eprintln!("{name}: {} rows x {} cases: {tally}", runs.len(), cases::ALL.len());

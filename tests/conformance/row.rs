@@ -58,8 +58,12 @@ impl fmt::Display for Row {
     }
 }
 
+/// Every row of a device.
+pub fn on_device(device: &Device) -> Vec<Row> {
+    carrier::rows(device).into_iter().map(Row::Carries).collect()
+}
+
 /// Every row whose bytes end up on the host.
 pub fn on_host() -> Vec<Row> {
-    let reads = reader::rows().into_iter().map(Row::Reads);
-    reads.chain(carrier::rows(&Device::host()).into_iter().map(Row::Carries)).collect()
+    reader::rows().into_iter().map(Row::Reads).chain(on_device(&Device::host())).collect()
 }

@@ -110,7 +110,7 @@ impl Site {
 }
 
 impl Home {
-    fn make(&self, name: &str, seed: u64, len: u64) -> std::io::Result<PathBuf> {
+    pub fn make(&self, name: &str, seed: u64, len: u64) -> std::io::Result<PathBuf> {
         let dir = match self {
             Home::Fuse(fuse) => return Ok(fuse.add(name, seed, len)),
             Home::Plain(dir) => dir.path(),
