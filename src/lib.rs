@@ -60,6 +60,8 @@
 //! ```
 
 mod device;
+#[cfg(test)]
+mod emulated;
 mod error;
 pub mod facts;
 mod memory;

@@ -15,6 +15,8 @@ mod host;
 pub(crate) use arena::{DeviceArena, DeviceLoan, DeviceSlot};
 pub(crate) use backend::{Copier, Memory, Span, Ticket};
 pub use buffer::DeviceBuffer;
+#[cfg(test)]
+pub(crate) use cuda::kept_or_not;
 pub(crate) use cuda::{CudaDevice, Event, PinnedArena, cufile};
 pub use error::{DeviceError, DeviceFault};
 pub use handle::{Device, DeviceKind};

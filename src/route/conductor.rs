@@ -20,6 +20,8 @@ use super::bytes::RouteBytes;
 use super::job::{Job, Load, Place};
 use super::pack::packed;
 use crate::device::{Copier, DeviceError, DeviceSlot, Event, Memory, Span, Ticket};
+#[cfg(test)]
+use crate::emulated::mutant;
 use crate::memory::HoldsSlot;
 use crate::storage::{Read, Reader};
 use crate::sync::Threads;
@@ -177,7 +179,10 @@ impl Work {
             }
             self.end_jobs();
             let watches = !self.copying.is_empty() || !self.released.is_empty();
-            if self.closed && self.jobs.is_empty() && !watches {
+            let idle = self.jobs.is_empty() && !watches;
+            #[cfg(test)]
+            let idle = idle || mutant::is_planted(mutant::DROPPED_EARLY);
+            if self.closed && idle {
                 return;
             }
             if watches { thread::park_timeout(NAP) } else { thread::park() }

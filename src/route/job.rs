@@ -43,6 +43,8 @@ impl Job {
         memory: Arc<dyn Memory>,
     ) -> (Self, oneshot::Receiver<Result<RouteBytes, CarryError>>) {
         let (done, outcome) = oneshot::channel();
+        #[cfg(test)]
+        let memory = crate::device::kept_or_not(memory);
         let (loads, carried) = (loads.into_iter().collect(), RouteBytes::default());
         (Self { loads, memory, under_way: 0, carried, failure: None, done }, outcome)
     }

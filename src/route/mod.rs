@@ -23,6 +23,9 @@ mod placed;
 mod reason;
 mod under_way;
 
+#[cfg(test)]
+mod tests;
+
 pub use builder::CarrierBuilder;
 pub use bytes::RouteBytes;
 pub use carrier::Carrier;

@@ -59,3 +59,25 @@ impl fmt::Debug for CudaMemory {
         f.debug_struct("CudaMemory").field("address", &self.address).field("len", &self.len).finish_non_exhaustive()
     }
 }
+
+/// The planted mistake of remembering where memory is, and not keeping it.
+#[cfg(test)]
+pub(crate) fn kept_or_not(memory: Arc<dyn Memory>) -> Arc<dyn Memory> {
+    use crate::emulated::mutant;
+
+    #[derive(Debug)]
+    struct Unkept(u64, usize);
+
+    impl Memory for Unkept {
+        fn address(&self) -> u64 {
+            self.0
+        }
+
+        fn len(&self) -> usize {
+            self.1
+        }
+    }
+
+    let planted = mutant::is_planted(mutant::FREED_IN_FLIGHT);
+    if planted { Arc::new(Unkept(memory.address(), memory.len())) } else { memory }
+}

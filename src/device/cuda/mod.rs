@@ -11,4 +11,6 @@ mod pinned;
 
 pub(crate) use context::CudaDevice;
 pub(crate) use event::Event;
+#[cfg(test)]
+pub(crate) use memory::kept_or_not;
 pub(crate) use pinned::PinnedArena;

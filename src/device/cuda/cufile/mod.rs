@@ -15,8 +15,6 @@ mod form;
 mod handle;
 mod job;
 mod library;
-#[cfg(test)]
-mod mutant;
 mod pool;
 mod properties;
 mod registration;

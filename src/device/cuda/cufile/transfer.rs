@@ -11,6 +11,8 @@ use nix::libc;
 use super::error::{CuFileError, CuFileFault, Refusal};
 use super::handle::Handle;
 use super::registration::Registration;
+#[cfg(test)]
+use crate::emulated::mutant;
 use crate::sys::cufile::{Answer, FileHandle, Status};
 
 /// What offsets and lengths must be multiples of. Others work, but through copies inside cuFile.
@@ -150,7 +152,7 @@ impl Piece {
         }
         let reached = self.at + bytes;
         #[cfg(test)]
-        let whole = super::mutant::is_planted(super::mutant::SHORT_IS_WHOLE);
+        let whole = mutant::is_planted(mutant::SHORT_IS_WHOLE);
         #[cfg(not(test))]
         let whole = false;
         if reached >= self.need || whole {

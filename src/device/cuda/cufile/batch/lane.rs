@@ -8,6 +8,8 @@ use nix::libc::timespec;
 use super::super::backlog::Flight;
 use super::super::error::{CuFileFault, Refusal};
 use super::entry::{Entry, entry};
+#[cfg(test)]
+use crate::emulated::mutant;
 use crate::sys::cufile::{Answer, BatchCalls, BatchHandle, IoEvent, IoParams};
 
 #[derive(Debug)]
@@ -221,7 +223,7 @@ fn set_up(calls: &BatchCalls, size: usize) -> Result<BatchHandle, Refusal> {
 /// The planted mistake of taking every entry for read.
 #[cfg(test)]
 fn ignore_failure(state: Entry, flight: Option<&Flight>) -> Entry {
-    let planted = super::super::mutant::is_planted(super::super::mutant::FAILED_IS_IGNORED);
+    let planted = mutant::is_planted(mutant::FAILED_IS_IGNORED);
     match (state, flight) {
         (Entry::Answered(Answer::Errno(_) | Answer::Code(_)) | Entry::Doubtful(_), Some(flight)) if planted => {
             Entry::Answered(Answer::Bytes(flight.piece.asked()))

@@ -1,27 +1,24 @@
 //! Planted mistakes must be caught by tests like these; without them, the same tests must pass.
 
 use super::rig::Rig;
-use super::{is_child, mutant, passed, run, said};
+use super::{is_child, mutant, path};
 use crate::device::cuda::cufile::Job;
 
-fn is_caught(name: &str, script: &str, mistake: &str) {
-    let Some(output) = run(name, script, None) else { return };
-    assert!(passed(&output), "without the mistake: {}", said(&output));
-    let output = run(name, script, Some(mistake)).unwrap();
-    assert!(!output.status.success() && said(&output).contains("wrong bytes"), "not caught: {}", said(&output));
+fn is_caught(script: &str, mistake: &str) {
+    crate::emulated::is_caught(&path("mutants::reads_in_child"), script, mistake, &["wrong bytes"]);
 }
 
 #[test]
 fn a_short_read_taken_for_whole_is_caught() {
-    is_caught("mutants::reads_in_child", "short=cuFileRead@2:4096", mutant::SHORT_IS_WHOLE);
-    is_caught("mutants::reads_in_child", "short=batch_entry@2:4096", mutant::SHORT_IS_WHOLE);
-    is_caught("mutants::reads_in_child", "short=async_entry@2:4096", mutant::SHORT_IS_WHOLE);
+    is_caught("short=cuFileRead@2:4096", mutant::SHORT_IS_WHOLE);
+    is_caught("short=batch_entry@2:4096", mutant::SHORT_IS_WHOLE);
+    is_caught("short=async_entry@2:4096", mutant::SHORT_IS_WHOLE);
 }
 
 #[test]
 fn a_failed_batch_entry_that_is_ignored_is_caught() {
-    is_caught("mutants::reads_in_child", "fail=batch_entry@2:5", mutant::FAILED_IS_IGNORED);
-    is_caught("mutants::reads_in_child", "fail=batch_entry@2:5030", mutant::FAILED_IS_IGNORED);
+    is_caught("fail=batch_entry@2:5", mutant::FAILED_IS_IGNORED);
+    is_caught("fail=batch_entry@2:5030", mutant::FAILED_IS_IGNORED);
 }
 
 /// What a job says is read must have been read, in all forms. It may say that it has failed.

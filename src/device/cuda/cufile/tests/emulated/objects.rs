@@ -50,10 +50,11 @@ fn opens_once_in_child() {
         return;
     }
     let device = CudaDevice::new(0).unwrap();
-    device.enter().unwrap();
+    let current = device.enter().unwrap();
     // Somebody else of the process was first.
     // SAFETY: a context is current.
     assert_eq!(unsafe { (crate::sys::cufile::library().unwrap().driver_open)() }.err, 0);
+    drop(current);
     let rig = Rig::new();
     let other = CudaDevice::new(1).unwrap();
     assert!(Arc::ptr_eq(&rig.cufile, &CuFile::open(other.context()).unwrap()));

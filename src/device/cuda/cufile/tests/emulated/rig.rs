@@ -1,7 +1,6 @@
 //! What a child works with: a device, cuFile, a file with known bytes, and the emulator's own voice.
 
 use std::any::Any;
-use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +11,7 @@ use nix::libc;
 
 use super::super::super::{Batch, Context, CuFile, CuFileError, Form, Handle, Pool, Registration, Stream, Transfer};
 use crate::device::cuda::CudaDevice;
+use crate::emulated::{Emulator, folder};
 
 pub(super) struct Rig {
     pub(super) device: Arc<CudaDevice>,
@@ -26,10 +26,7 @@ impl Rig {
         let device = Arc::new(CudaDevice::new(0).unwrap());
         let context = Context::new(device.context()).unwrap();
         let cufile = CuFile::open(device.context()).unwrap();
-        // Beside the binary: /tmp may be a file system without a direct path.
-        let beside = std::env::current_exe().unwrap();
-        let dir = tempfile::tempdir_in(beside.parent().unwrap()).unwrap();
-        Self { device, context, cufile, emulator: Emulator::new(), dir }
+        Self { device, context, cufile, emulator: Emulator::new(), dir: folder() }
     }
 
     pub(super) fn forms(&self) -> [(&'static str, Box<dyn Form>); 3] {
@@ -84,8 +81,7 @@ impl Rig {
     pub(super) fn end(self) {
         let Self { device, context, cufile, emulator, dir } = self;
         drop((device, context, cufile, dir));
-        assert_eq!(emulator.messages("emulator_violations"), [""; 0]);
-        assert_eq!(emulator.messages("emulator_leaks"), [""; 0]);
+        emulator.is_content();
         assert_eq!((emulator.counter("handles"), emulator.counter("buffers")), (0, 0));
     }
 }
@@ -98,51 +94,4 @@ pub(super) fn open(path: &Path, flags: i32) -> File {
 pub(super) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let word = |at: u64| (at ^ seed << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     (0..len.div_ceil(8) as u64).flat_map(word).take(len).collect()
-}
-
-/// The emulator's own functions, in the process that it is loaded in.
-pub(super) struct Emulator(libloading::Library);
-
-impl Emulator {
-    fn new() -> Self {
-        // SAFETY: the emulator runs nothing when it is loaded, and is loaded already.
-        Self(unsafe { libloading::Library::new("libcuda.so.1") }.unwrap())
-    }
-
-    /// Takes in more of the script.
-    pub(super) fn script(&self, script: &str) {
-        let text = CString::new(script).unwrap();
-        assert_eq!(self.function::<extern "C" fn(*const c_char) -> c_int>("emulator_script")(text.as_ptr()), 0);
-    }
-
-    /// How often a function was called.
-    pub(super) fn calls(&self, name: &str) -> u64 {
-        let text = CString::new(name).unwrap();
-        self.function::<extern "C" fn(*const c_char) -> u64>("emulator_calls")(text.as_ptr())
-    }
-
-    pub(super) fn counter(&self, name: &str) -> u64 {
-        let text = CString::new(name).unwrap();
-        self.function::<extern "C" fn(*const c_char) -> u64>("emulator_cufile_counter")(text.as_ptr())
-    }
-
-    pub(super) fn read_device(&self, address: u64, len: usize) -> Vec<u8> {
-        type Read = extern "C" fn(u64, *mut c_void, usize) -> c_int;
-        let mut bytes = vec![0; len];
-        assert_eq!(self.function::<Read>("emulator_read_device")(address, bytes.as_mut_ptr().cast(), len), 0);
-        bytes
-    }
-
-    pub(super) fn messages(&self, name: &str) -> Vec<String> {
-        let mut text = vec![0_u8; 1 << 16];
-        self.function::<extern "C" fn(*mut c_char, usize) -> u64>(name)(text.as_mut_ptr().cast(), text.len());
-        let end = text.iter().position(|&byte| byte == 0).unwrap();
-        String::from_utf8_lossy(&text[..end]).lines().map(str::to_owned).collect()
-    }
-
-    /// A function of the emulator, of which `T` is the type.
-    pub(super) fn function<T: Copy>(&self, name: &str) -> T {
-        // SAFETY: the caller gives the function's own type; the emulator stays loaded to the end of the process.
-        *unsafe { self.0.get::<T>(name.as_bytes()) }.unwrap()
-    }
 }

@@ -1,0 +1,3 @@
+//! Tests that need a hook inside the crate. What needs none is tested from outside.
+
+mod mutants;
