@@ -1,6 +1,10 @@
 //! The command line as scripts see it: exit codes, stdout, stderr, JSON.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod cat;
+mod device;
 mod doctor;
 mod run;
 mod usage;
