@@ -43,7 +43,7 @@ fn a_file_that_changes_while_it_is_carried_is_an_error() {
                 check(&carrier.carry_blocking(&[whole(&file)]).unwrap(), &[(0, 0, LEN)]);
                 files.cool();
                 for entry in ["cuFileRead", "batch_entry", "async_entry"] {
-                    control.script(&format!("stall={entry}@1:300"));
+                    control.script(&format!("stall={entry}@1:600"));
                 }
                 control.script("paused=1");
                 let carry = carrier.carry(&[whole(&file)]);

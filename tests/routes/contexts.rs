@@ -1,5 +1,5 @@
 //! The calling thread's current context is as it was after every call: programs with several devices rely on it.
-use forebay::Device;
+use forebay::{Device, Placed};
 
 use crate::common::emulated::clean;
 use crate::common::emulator::Control;
@@ -46,6 +46,14 @@ fn no_call_changes_what_is_current() {
                 landed.used_on(&stream).unwrap();
                 same(&format!("marking a use, {way}"));
                 drop(landed);
+                same(&format!("dropping what landed, {way}"));
+                let buffer = device.allocate(1 << 20).unwrap();
+                same(&format!("allocating, {way}"));
+                let (carried, buffer) = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]).wait();
+                assert_eq!(carried.unwrap().total(), 1 << 20);
+                same(&format!("carrying into a buffer, {way}"));
+                drop(buffer);
+                same(&format!("dropping a buffer, {way}"));
                 drop(carrier.carry(&[whole(&file)]));
                 same(&format!("dropping a carry, {way}"));
                 drop((carrier, file));

@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay::{Carrier, Extent};
+use forebay::{Carrier, CarryInto, Extent, Placed};
 
 use crate::common::Rng;
 use crate::common::emulated::{Emulated, clean};
@@ -44,6 +44,11 @@ fn a_storm_of_drops() {
                     .iter()
                     .map(|&(file, offset, len)| Extent::new(&opened[file as usize], offset, len))
                     .collect();
+                if rng.below(4) == 0 {
+                    let buffer = carrier.device().allocate(1 << 20).unwrap();
+                    drop_placed(carrier.carry_into(buffer, &places(&extents)), &mut rng);
+                    continue;
+                }
                 let mut carry = carrier.carry(&extents);
                 match rng.below(8) {
                     0 => check(&carry.wait().unwrap(), &wanted),
@@ -68,6 +73,26 @@ fn a_storm_of_drops() {
     });
 }
 
+/// One behind the other, each on a block of its own.
+fn places(extents: &[Extent]) -> Vec<Placed> {
+    extents.iter().enumerate().map(|(i, extent)| Placed::new(extent.clone(), i * (304 << 10))).collect()
+}
+
+/// The buffer goes with the future, or comes back and is freed.
+fn drop_placed(mut carry: CarryInto, rng: &mut Rng) {
+    if rng.below(3) == 0 {
+        // By the route direct alone, most of these places are refused.
+        let (carried, buffer) = carry.wait();
+        return drop((carried, buffer));
+    }
+    for _ in 0..rng.below(3) {
+        if Pin::new(&mut carry).poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            break;
+        }
+        thread::sleep(Duration::from_micros(rng.below(400)));
+    }
+}
+
 /// While the device, or cuFile, holds everything up. What is under way ends by itself.
 #[test]
 fn a_carrier_with_carries_in_flight_is_dropped_in_about_a_second() {
@@ -78,7 +103,7 @@ fn a_carrier_with_carries_in_flight_is_dropped_in_about_a_second() {
             let file = carrier.open(&files.paths[0]).unwrap();
             control.script("paused=1");
             for entry in ["cuFileRead", "batch_entry", "async_entry"] {
-                control.script(&format!("stall={entry}:2500"));
+                control.script(&format!("stall={entry}:4000"));
             }
             let mut carries: Vec<_> = (0..3).map(|_| carrier.carry(&[whole(&file)])).collect();
             for carry in &mut carries {
@@ -88,7 +113,7 @@ fn a_carrier_with_carries_in_flight_is_dropped_in_about_a_second() {
             let began = Instant::now();
             drop((carries, file, carrier));
             let took = began.elapsed();
-            assert!(took < Duration::from_millis(2200), "{way}: the drop took {took:?}");
+            assert!(took < Duration::from_millis(3000), "{way}: the drop took {took:?}");
             control.script("paused=0; clear");
             let held = || control.leaks().iter().filter(|leak| leak.contains("bytes of")).count();
             assert!(eventually(|| held() == 0), "{way}: {:?}", control.leaks());
@@ -107,7 +132,7 @@ fn an_idle_carrier_is_dropped_at_once() {
             crate::rig::works(&carrier, &files);
             let began = Instant::now();
             drop(carrier);
-            assert!(began.elapsed() < Duration::from_millis(500), "{way}: {:?}", began.elapsed());
+            assert!(began.elapsed() < Duration::from_millis(900), "{way}: {:?}", began.elapsed());
         }
     });
 }

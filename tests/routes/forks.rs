@@ -2,7 +2,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use forebay::{CarryError, CarryFault, Device, DeviceFault, Extent, ReadFault};
+use forebay::{CarryError, CarryFault, Device, DeviceFault, Extent, Placed, ReadFault};
 use nix::libc;
 
 use crate::common::emulated::clean;
@@ -42,6 +42,7 @@ fn nothing_works_in_a_forked_child_and_everything_says_so() {
             let carrier = builder.build().unwrap();
             let file = carrier.open(&files.paths[0]).unwrap();
             let landed = carrier.carry_blocking(&[whole(&file)]).unwrap();
+            let buffer = device.allocate(1 << 20).unwrap();
             forked(&way, || {
                 let error = carrier.carry_blocking(&[whole(&file)]).unwrap_err();
                 is_forked(&error);
@@ -55,8 +56,11 @@ fn nothing_works_in_a_forked_child_and_everything_says_so() {
                 let mut landed = landed;
                 assert!(landed.used_on(&device.context().unwrap().default_stream()).is_err());
                 let began = Instant::now();
-                drop((landed, carrier.carry(&[whole(&file)]), file, carrier, device));
-                assert!(began.elapsed() < Duration::from_millis(500), "drops took {:?}", began.elapsed());
+                let (carried, buffer) = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]).wait();
+                is_forked(&carried.unwrap_err());
+                assert!(device.allocate(4096).is_err());
+                drop((landed, buffer, carrier.carry(&[whole(&file)]), file, carrier, device));
+                assert!(began.elapsed() < Duration::from_millis(900), "drops took {:?}", began.elapsed());
             });
         }
     });
@@ -72,10 +76,14 @@ fn a_fork_in_the_midst_of_it_harms_neither() {
             let file = carrier.open(&files.paths[0]).unwrap();
             let carry = carrier.carry(&[whole(&file)]);
             let other = carrier.carry(&[whole(&file)]);
+            let buffer = carrier.device().allocate(4 << 20).unwrap();
+            let placed = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]);
+            let awaited = carrier.carry(&[whole(&file)]);
             forked(&way, || {
                 let began = Instant::now();
-                drop((other, file, carrier));
-                assert!(began.elapsed() < Duration::from_millis(500), "drops took {:?}", began.elapsed());
+                is_forked(&awaited.wait().unwrap_err());
+                drop((other, placed, file, carrier));
+                assert!(began.elapsed() < Duration::from_millis(900), "drops took {:?}", began.elapsed());
             });
             check(&carry.wait().unwrap(), &[(0, 0, 4 << 20)]);
         }

@@ -1,5 +1,5 @@
 //! Steady state: once warm, nothing is allocated or registered, and nobody waits for the device while chunks are carried.
-use forebay::{CarrierBuilder, Extent, Route};
+use forebay::{CarrierBuilder, Extent, Placed, Route};
 
 use crate::common::data;
 use crate::common::emulated::{Emulated, clean};
@@ -69,12 +69,36 @@ fn steady(control: &Control, builder: CarrierBuilder, what: &str) {
     check(&landed, &[(0, 0, CHUNKS * CHUNK)]);
 }
 
+/// The same into a buffer of the caller's, which is registered at its first use.
+fn steady_in_place(control: &Control, builder: CarrierBuilder, what: &str) {
+    let files = Files::one(CHUNKS * CHUNK);
+    let carrier = builder.chunk(CHUNK).build().unwrap();
+    let file = carrier.open(&files.paths[0]).unwrap();
+    let mut buffer = carrier.device().allocate((CHUNKS * CHUNK) as usize).unwrap();
+    for round in 0..6 {
+        if round == 3 {
+            control.reset_calls();
+        }
+        let (carried, back) = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]).wait();
+        assert_eq!(carried.unwrap().total(), CHUNKS * CHUNK);
+        buffer = back;
+    }
+    for call in FORBIDDEN {
+        assert_eq!(control.calls(call), 0, "{what}: {call}");
+    }
+    let wanted = if what.starts_with("direct") { 0 } else { 3 * CHUNKS };
+    assert_eq!(copies(control), wanted, "{what}");
+    let got = control.read_device(buffer.device_address().unwrap(), buffer.len());
+    data::check(&got, 0, 0).unwrap();
+}
+
 #[test]
 fn bounce_and_cached() {
     clean("jitter_us=100", |control| {
         // Events are as many as copies can be in flight, which the budget limits.
         for route in [Route::Bounce, Route::Cached] {
             steady(control, builder().route(route).budget(4 << 20), &route.to_string());
+            steady_in_place(control, builder().route(route).budget(4 << 20), &route.to_string());
         }
     });
 }
@@ -84,7 +108,8 @@ fn direct_in_each_form() {
     clean("cufile_late_us=50", |control| {
         for form in FORMS {
             let builder = builder().route(Route::Direct).direct_form(form);
-            steady(control, builder, &format!("direct/{form:?}"));
+            steady(control, builder.clone(), &format!("direct/{form:?}"));
+            steady_in_place(control, builder, &format!("direct/{form:?}"));
         }
     });
 }
