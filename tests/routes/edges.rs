@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use forebay::Device;
+use forebay::{Carrier, Device, Placed};
 
+use crate::common::data;
+use crate::rig::{Files, builder, carrier, check, whole};
 
 #[test]
 fn a_buffer_on_the_host_may_be_looked_at_twice_at_once() {
@@ -22,5 +24,18 @@ fn more_memory_than_there_can_be_is_refused() {
     for len in [usize::MAX, usize::MAX - 4096, isize::MAX as usize] {
         let error = Device::host().allocate(len).unwrap_err();
         assert!(!error.to_string().is_empty());
+    }
+}
+
+#[test]
+fn places_on_the_host_may_be_filled_through_a_small_budget() {
+    let files = Files::one(3 << 20);
+    for budget in [512 << 10, 1 << 20, 3 << 20] {
+        let carrier = Carrier::builder().budget(budget).build().unwrap();
+        let file = carrier.open(&files.paths[0]).unwrap();
+        let buffer = carrier.device().allocate(3 << 20).unwrap();
+        let (carried, buffer) = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]).wait();
+        assert_eq!(carried.unwrap_or_else(|error| panic!("{budget}: {error}")).total(), 3 << 20);
+        data::check(&buffer.host().unwrap(), 0, 0).unwrap();
     }
 }
