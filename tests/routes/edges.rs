@@ -3,10 +3,22 @@
 use std::thread;
 use std::time::Duration;
 
-use forebay::{Carrier, Device, Placed};
+use forebay::{Carrier, Device, Extent, Placed, Route};
 
 use crate::common::data;
+use crate::common::emulated::clean;
 use crate::rig::{Files, builder, carrier, check, whole};
+
+#[test]
+fn a_device_that_fails_is_an_error_with_a_path() {
+    clean("fail=cuEventQuery@1:999", |_| {
+        let files = Files::one(100_000);
+        let carrier = carrier(Route::Bounce);
+        let file = carrier.open(&files.paths[0]).unwrap();
+        let error = carrier.carry_blocking(&[Extent::new(&file, 8192, 10_000)]).unwrap_err();
+        assert_eq!((&error.path, error.offset), (&files.paths[0], 8192), "{error}");
+    });
+}
 
 #[test]
 fn a_buffer_on_the_host_may_be_looked_at_twice_at_once() {
