@@ -6,8 +6,10 @@ use std::time::Duration;
 use forebay::{Carrier, Device, Extent, Placed, Route};
 
 use crate::common::data;
-use crate::common::emulated::clean;
+use crate::common::emulated::{Emulated, clean};
 use crate::rig::{Files, builder, carrier, check, whole};
+
+const LEN: u64 = 500_000;
 
 #[test]
 fn a_device_that_fails_is_an_error_with_a_path() {
@@ -17,6 +19,38 @@ fn a_device_that_fails_is_an_error_with_a_path() {
         let file = carrier.open(&files.paths[0]).unwrap();
         let error = carrier.carry_blocking(&[Extent::new(&file, 8192, 10_000)]).unwrap_err();
         assert_eq!((&error.path, error.offset), (&files.paths[0], 8192), "{error}");
+    });
+}
+
+#[test]
+fn files_are_opened_in_tasks_that_have_used_up_their_turn() {
+    Emulated::new("").patience(Duration::from_secs(20)).run(|control| {
+        let files = Files::one(LEN);
+        let carrier = builder().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let task = tokio::task::unconstrained(async {});
+            task.await;
+            let opened = tokio::spawn(async move {
+                use std::future::{Future, poll_fn};
+                use std::task::Poll;
+                poll_fn(|context| {
+                    // Until there is nothing left of the turn.
+                    loop {
+                        let (send, receive) = tokio::sync::oneshot::channel();
+                        send.send(()).unwrap();
+                        if std::pin::pin!(receive).poll(context).is_pending() {
+                            break;
+                        }
+                    }
+                    Poll::Ready(carrier.open(&files.paths[0]).map(|file| carrier.decision(&file).unwrap().chosen))
+                })
+                .await
+            });
+            assert_eq!(opened.await.unwrap().unwrap(), Route::Direct);
+        });
+        drop(runtime);
+        control.assert_clean();
     });
 }
 
