@@ -3,13 +3,27 @@
 use std::thread;
 use std::time::Duration;
 
-use forebay::{Carrier, Device, Extent, Placed, Route};
+use forebay::{Carrier, Device, Extent, Placed, Route, Switch};
 
 use crate::common::data;
 use crate::common::emulated::{Emulated, clean};
 use crate::rig::{Files, builder, carrier, check, whole};
 
 const LEN: u64 = 500_000;
+
+#[test]
+fn direct_is_taken_where_bounce_is_off() {
+    clean("", |_| {
+        let files = Files::one(LEN);
+        let carrier = builder().bounce(Switch::Off).build().unwrap();
+        let file = carrier.open(&files.paths[0]).unwrap();
+        assert_eq!(carrier.decision(&file).unwrap().chosen, Route::Direct);
+        files.cool();
+        let landed = carrier.carry_blocking(&[whole(&file)]).unwrap();
+        check(&landed, &[(0, 0, LEN)]);
+        assert_eq!(landed.carried().direct, LEN, "{:?}", landed.carried());
+    });
+}
 
 #[test]
 fn a_device_that_fails_is_an_error_with_a_path() {
