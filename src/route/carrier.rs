@@ -144,9 +144,10 @@ impl Carrier {
     /// must lie inside the buffer and must not overlap; what lies between them stays as it is.
     ///
     /// By the routes `bounce` and `cached`, extents near each other are read at once, and a chunk of them is copied by
-    /// few calls, however small they are. The route `direct` takes those extents whose offset, length and place are
-    /// multiples of 4096 bytes (or of the file's own block, where that is larger; a length may end with the file); it
-    /// registers the buffer with cuFile, until the buffer is dropped. On the host each byte is copied once.
+    /// few calls, however small they are. The route `direct` takes those extents whose offset and place are multiples of
+    /// 4096 bytes (or of the file's own block, where that is larger), up to their last whole block; what is left goes by
+    /// the others. Where no others are allowed, the length must be such a multiple, too, or end with the file and with
+    /// the buffer. It registers the buffer with cuFile, until the buffer is dropped. On the host each byte is copied once.
     ///
     /// # Errors
     /// The future ends with [`CarryError`], which names path and offset, and with the buffer in any case: nothing is

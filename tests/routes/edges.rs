@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use forebay::{Carrier, Device, Extent, Placed, Route, Switch};
+use forebay::{Carrier, CarryFault, Device, Extent, NoRoute, Placed, Route, Switch};
 
 use crate::common::data;
 use crate::common::emulated::{Emulated, clean};
-use crate::rig::{Files, builder, carrier, check, whole};
+use crate::rig::{FORMS, Files, builder, carrier, check, whole};
 
 const LEN: u64 = 500_000;
 
@@ -33,6 +33,92 @@ fn a_device_that_fails_is_an_error_with_a_path() {
         let file = carrier.open(&files.paths[0]).unwrap();
         let error = carrier.carry_blocking(&[Extent::new(&file, 8192, 10_000)]).unwrap_err();
         assert_eq!((&error.path, error.offset), (&files.paths[0], 8192), "{error}");
+    });
+}
+
+#[test]
+fn what_lies_behind_the_end_of_a_file_stays_as_it_is() {
+    clean("seed=5", |control| {
+        let files = Files::new(&[3 * 4096 + 100, 4096, 5000]);
+        for (form, switch) in FORMS.into_iter().flat_map(|form| [(form, Switch::Auto), (form, Switch::On)]) {
+            let carrier = builder().direct_form(form).direct(switch).build().unwrap();
+            let opened = files.open(&carrier);
+            files.cool();
+            let buffer = carrier.device().allocate(1 << 20).unwrap();
+            // Known bytes everywhere.
+            let fill: Vec<Placed> = (0..256).map(|i| Placed::new(whole(&opened[1]), i * 4096)).collect();
+            let (filled, buffer) = carrier.carry_into(buffer, &fill).wait();
+            filled.unwrap();
+            let before = control.read_device(buffer.device_address().unwrap(), 1 << 20);
+            let tail = [Placed::new(whole(&opened[0]), 0), Placed::new(whole(&opened[2]), 65536)];
+            let (carried, buffer) = carrier.carry_into(buffer, &tail).wait();
+            let after = control.read_device(buffer.device_address().unwrap(), 1 << 20);
+            match carried {
+                Ok(carried) => {
+                    assert_eq!(carried.total(), 3 * 4096 + 5100);
+                    data::check(&after[..3 * 4096 + 100], 0, 0).unwrap();
+                    data::check(&after[65536..][..5000], 2, 0).unwrap();
+                }
+                Err(error) => {
+                    assert_eq!(switch, Switch::On);
+                    assert!(
+                        matches!(error.fault, CarryFault::NoRoute { reason: NoRoute::Alignment { .. }, .. }),
+                        "{error}"
+                    );
+                }
+            }
+            data::same(&after[3 * 4096 + 100..65536], &before[3 * 4096 + 100..65536], 0).unwrap();
+            data::same(&after[65536 + 5000..], &before[65536 + 5000..], 0).unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_extent_may_begin_where_a_file_ended() {
+    clean("seed=6", |control| {
+        let files = Files::new(&[4096 + 100, 20_000]);
+        for seed in 0..20 {
+            control.script(&format!("seed={seed}"));
+            let carrier = builder().build().unwrap();
+            let opened = files.open(&carrier);
+            files.cool();
+            let buffer = carrier.device().allocate(65536).unwrap();
+            let placed = [Placed::new(whole(&opened[0]), 0), Placed::new(Extent::new(&opened[1], 0, 3996), 4196)];
+            let (carried, buffer) = carrier.carry_into(buffer, &placed).wait();
+            assert_eq!(carried.unwrap().total(), 8192);
+            let bytes = control.read_device(buffer.device_address().unwrap(), 8192);
+            data::check(&bytes[..4196], 0, 0).unwrap();
+            data::check(&bytes[4196..], 1, 0).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_file_that_fills_its_buffer_is_direct_to_its_end() {
+    clean("", |control| {
+        let files = Files::one(LEN);
+        let carrier = carrier(Route::Direct);
+        let file = carrier.open(&files.paths[0]).unwrap();
+        let buffer = carrier.device().allocate(LEN as usize).unwrap();
+        let (carried, buffer) = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]).wait();
+        assert_eq!(carried.unwrap().direct, LEN);
+        data::check(&control.read_device(buffer.device_address().unwrap(), LEN as usize), 0, 0).unwrap();
+    });
+}
+
+#[test]
+fn a_buffer_that_cufile_does_not_take_is_filled_by_another_route() {
+    clean("", |control| {
+        let files = Files::one(1 << 20);
+        let carrier = builder().build().unwrap();
+        let file = carrier.open(&files.paths[0]).unwrap();
+        let buffer = carrier.device().allocate(1 << 20).unwrap();
+        files.cool();
+        control.script("fail=cuFileBufRegister:5013");
+        let (carried, buffer) = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]).wait();
+        assert_eq!(carried.unwrap().bounce, 1 << 20);
+        data::check(&control.read_device(buffer.device_address().unwrap(), 1 << 20), 0, 0).unwrap();
+        drop(buffer);
     });
 }
 
