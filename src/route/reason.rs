@@ -48,6 +48,9 @@ pub enum NoRoute {
         /// As above.
         seen: Vec<Hindrance>,
     },
+    /// Other reads of this process went through that mode while it was tried, and cuFile's counts do not tell them apart.
+    #[error("whether cuFile serves it directly could not be told, as other reads went through its compatibility mode")]
+    Unsure,
     /// The caller wants the bytes where cuFile cannot put them.
     #[error("offset, length or place of the extent is not a multiple of {block}, which cuFile's reads must be")]
     Alignment {
@@ -81,6 +84,7 @@ impl NoRoute {
             Self::CompatOnly { seen } => first_fix(seen)
                 .unwrap_or("set allow_compat_mode to false in cufile.json to see in cufile.log what is missing")
                 .into(),
+            Self::Unsure => "open the file when nothing else reads with cuFile, or ask for this route".into(),
             Self::Alignment { .. } => "align the data and its places, or take another route".into(),
             Self::Unreadable(_) => "check the file, and see cufile.log".into(),
         }

@@ -1,5 +1,6 @@
 //! What lies at the edges of the promises: the ends of files and of places, budgets, settings that are rare together,
 //! decisions taken at a bad moment.
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use forebay::{Carrier, CarryFault, Device, Extent, NoRoute, Placed, Route, Switc
 
 use crate::common::data;
 use crate::common::emulated::{Emulated, clean};
-use crate::rig::{FORMS, Files, builder, carrier, check, whole};
+use crate::rig::{FORMS, Files, builder, builder_on, carrier, check, whole};
 
 const LEN: u64 = 500_000;
 
+/// Off for one route is no word against the others.
 #[test]
 fn direct_is_taken_where_bounce_is_off() {
     clean("", |_| {
@@ -25,6 +27,7 @@ fn direct_is_taken_where_bounce_is_off() {
     });
 }
 
+/// Whatever had begun when the device failed.
 #[test]
 fn a_device_that_fails_is_an_error_with_a_path() {
     clean("fail=cuEventQuery@1:999", |_| {
@@ -36,6 +39,7 @@ fn a_device_that_fails_is_an_error_with_a_path() {
     });
 }
 
+/// A drive writes whole blocks, and the end of a file is in the middle of one.
 #[test]
 fn what_lies_behind_the_end_of_a_file_stays_as_it_is() {
     clean("seed=5", |control| {
@@ -73,6 +77,7 @@ fn what_lies_behind_the_end_of_a_file_stays_as_it_is() {
     });
 }
 
+/// The same block holds another extent's place.
 #[test]
 fn an_extent_may_begin_where_a_file_ended() {
     clean("seed=6", |control| {
@@ -93,6 +98,7 @@ fn an_extent_may_begin_where_a_file_ended() {
     });
 }
 
+/// A whole file to a buffer of its own is direct to the last byte: behind it is nobody's.
 #[test]
 fn a_file_that_fills_its_buffer_is_direct_to_its_end() {
     clean("", |control| {
@@ -106,6 +112,63 @@ fn a_file_that_fills_its_buffer_is_direct_to_its_end() {
     });
 }
 
+/// What was on loan when a file was opened says nothing of its disk.
+#[test]
+fn files_opened_while_all_device_memory_is_on_loan_are_direct() {
+    clean("", |_| {
+        let files = Files::new(&[LEN, LEN, LEN]);
+        let carrier = builder().device_budget(1 << 20).build().unwrap();
+        let first = carrier.open(&files.paths[0]).unwrap();
+        let held: Vec<_> = (0..256).map(|_| carrier.carry_blocking(&[Extent::new(&first, 0, 4096)]).unwrap()).collect();
+        assert_eq!(carrier.device_bytes_held(), 1 << 20);
+        let second = carrier.open(&files.paths[1]).unwrap();
+        drop(held);
+        let third = carrier.open(&files.paths[2]).unwrap();
+        for file in [&second, &third] {
+            let decision = carrier.decision(file).unwrap();
+            assert_eq!(decision.chosen, Route::Direct, "{decision:?}");
+        }
+    });
+}
+
+/// cuFile counts for the whole process: reads of others through the compatibility mode are not this file's.
+#[test]
+fn others_reads_through_the_compatibility_mode_condemn_no_disk() {
+    clean("jitter_us=0", |control| {
+        let files = Files::new(&[LEN; 5]);
+        control.script("cufile_path=compat");
+        let forced = carrier(Route::Direct);
+        let compat = forced.open(&files.paths[0]).unwrap();
+        forced.carry_blocking(&[whole(&compat)]).unwrap();
+        control.script("cufile_path=p2p");
+        let carrier = builder().build().unwrap();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        forced.carry_blocking(&[Extent::new(&compat, 0, 4096)]).unwrap();
+                    }
+                });
+            }
+            // So that others' reads are sure to fall into the time of each try.
+            control.script("stall=cuFileRead:5");
+            let why_not = |path| {
+                let file = carrier.open(path).unwrap();
+                carrier.decision(&file).unwrap().why_not(Route::Direct).cloned()
+            };
+            let reasons: Vec<_> = files.paths[1..4].iter().map(why_not).collect();
+            over.store(true, Ordering::Relaxed);
+            assert!(reasons.iter().all(|why| matches!(why, None | Some(NoRoute::Unsure))), "{reasons:?}");
+        });
+        control.script("clear");
+        let file = carrier.open(&files.paths[4]).unwrap();
+        let decision = carrier.decision(&file).unwrap();
+        assert_eq!(decision.chosen, Route::Direct, "{decision:?}");
+    });
+}
+
+/// Where nothing forces cuFile, what it does not take goes another way.
 #[test]
 fn a_buffer_that_cufile_does_not_take_is_filled_by_another_route() {
     clean("", |control| {
@@ -122,6 +185,7 @@ fn a_buffer_that_cufile_does_not_take_is_filled_by_another_route() {
     });
 }
 
+/// tokio lets a task do so much before it must yield; opening a file does not yield.
 #[test]
 fn files_are_opened_in_tasks_that_have_used_up_their_turn() {
     Emulated::new("").patience(Duration::from_secs(20)).run(|control| {
@@ -154,6 +218,7 @@ fn files_are_opened_in_tasks_that_have_used_up_their_turn() {
     });
 }
 
+/// A look at the bytes is no lock.
 #[test]
 fn a_buffer_on_the_host_may_be_looked_at_twice_at_once() {
     let buffer = Device::host().allocate(100).unwrap();
@@ -173,6 +238,7 @@ fn more_memory_than_there_can_be_is_refused() {
     }
 }
 
+/// As to a GPU: host memory is only passed through.
 #[test]
 fn places_on_the_host_may_be_filled_through_a_small_budget() {
     let files = Files::one(3 << 20);
@@ -184,4 +250,33 @@ fn places_on_the_host_may_be_filled_through_a_small_budget() {
         assert_eq!(carried.unwrap_or_else(|error| panic!("{budget}: {error}")).total(), 3 << 20);
         data::check(&buffer.host().unwrap(), 0, 0).unwrap();
     }
+}
+
+/// Many carriers in one process leave nothing behind.
+#[test]
+fn carriers_come_and_go() {
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
+    clean("jitter_us=0", |_| {
+        let files = Files::one(20_000);
+        let mut before = None;
+        for round in 0..150 {
+            let carrier = builder_on(&Device::cuda(0).unwrap());
+            let carrier = carrier.direct_form(FORMS[round % 3]).budget(1 << 20).device_budget(1 << 20).build().unwrap();
+            let file = carrier.open(&files.paths[0]).unwrap();
+            files.cool();
+            let landed = carrier.carry_blocking(&[whole(&file)]).unwrap();
+            check(&landed, &[(0, 0, 20_000)]);
+            drop((file, carrier, landed));
+            if round == 10 {
+                before = Some((count("fd"), count("task")));
+            }
+        }
+        let (fds, threads) = before.unwrap();
+        assert!(
+            count("fd") <= fds && count("task") <= threads + 2,
+            "{fds} {threads} {} {}",
+            count("fd"),
+            count("task")
+        );
+    });
 }
