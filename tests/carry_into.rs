@@ -57,14 +57,14 @@ fn check_all(device: &Device) {
         let carrier = builder.build().unwrap();
         let blocks = [1, 4096][usize::from(route == Some(Route::Direct))..].iter();
         for &block in blocks.chain(&[4096]) {
-            scattered(&carrier, &paths, block);
+            scattered(&carrier, &paths, block, route == Some(Route::Direct));
         }
         refusals(&carrier, &paths[0]);
     }
 }
 
 /// Pieces of random files, lengths and places, in random order.
-fn scattered(carrier: &Carrier, paths: &[PathBuf], block: u64) {
+fn scattered(carrier: &Carrier, paths: &[PathBuf], block: u64, only_whole: bool) {
     let mut rng = Rng::new(block + 7);
     let files: Vec<_> = paths.iter().map(|path| carrier.open(path).unwrap()).collect();
     let (mut placed, mut wishes, mut at) = (Vec::new(), Vec::new(), 0_u64);
@@ -72,9 +72,9 @@ fn scattered(carrier: &Carrier, paths: &[PathBuf], block: u64) {
         at += rng.below(9000) / block * block;
         let which = rng.below(files.len() as u64) as usize;
         let offset = rng.below(LEN) / block * block;
-        // Whole blocks, or a piece that ends with its file.
+        // Whole blocks, or a piece that ends with its file, of which cuFile alone could not leave alone what is behind it.
         let len = match rng.below(8) {
-            0 => LEN - offset,
+            0 if !only_whole => LEN - offset,
             1 => 0,
             2 => block,
             _ => (rng.below(60_000) / block * block).min((LEN - offset) / block * block),

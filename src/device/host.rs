@@ -1,35 +1,37 @@
 //! Host memory as a device: what is carried there with a place of its own is copied once, by the CPU.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::backend::{Copier, Memory, Span, Ticket};
 use super::error::{DeviceError, DeviceFault};
 use crate::memory::{Arena, HoldsSlot, MemoryError, Slot};
-use crate::sync::lock;
 
 #[derive(Debug)]
 pub(crate) struct HostMemory {
-    bytes: Mutex<Slot>,
+    /// Written to only while a request owns the buffer, so that no look at it waits, nor one beside another.
+    bytes: RwLock<Slot>,
     len: usize,
 }
 
 impl HostMemory {
     pub(crate) fn new(len: usize) -> Result<Self, MemoryError> {
-        let arena = Arena::new(len.max(1).next_multiple_of(4096) as u64)?;
+        // What is too much to be rounded up is too much for the machine, too.
+        let whole = len.max(1).checked_next_multiple_of(4096).unwrap_or(len);
+        let arena = Arena::new(whole as u64)?;
         match arena.try_loan(len)? {
-            Some(slot) => Ok(Self { bytes: Mutex::new(slot), len }),
+            Some(slot) => Ok(Self { bytes: RwLock::new(slot), len }),
             None => Err(MemoryError::OverBudget { asked: len as u64, budget: arena.budget() }),
         }
     }
 
     /// The bytes, for as long as what is returned lives.
     pub(crate) fn read(&self) -> impl Deref<Target = [u8]> {
-        Reading(lock(&self.bytes))
+        Reading(self.bytes.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-struct Reading<'a>(MutexGuard<'a, Slot>);
+struct Reading<'a>(RwLockReadGuard<'a, Slot>);
 
 impl Deref for Reading<'_> {
     type Target = [u8];
@@ -41,7 +43,7 @@ impl Deref for Reading<'_> {
 
 impl Memory for HostMemory {
     fn address(&self) -> u64 {
-        lock(&self.bytes).as_ptr() as u64
+        self.read().as_ptr() as u64
     }
 
     fn len(&self) -> usize {
@@ -71,7 +73,8 @@ impl Copier for HostCopier {
         spans: &[Span],
     ) -> Result<Ticket, DeviceError> {
         let outside = || DeviceError { device: "host".into(), fault: DeviceFault::Outside };
-        let mut bytes = lock(&memory.as_host().ok_or_else(outside)?.bytes);
+        let bytes = &memory.as_host().ok_or_else(outside)?.bytes;
+        let mut bytes = bytes.write().unwrap_or_else(PoisonError::into_inner);
         for &Span { from, to, len } in spans {
             let to = to.checked_add(len).and_then(|end| bytes.get_mut(to..end)).ok_or_else(outside)?;
             let from = from.checked_add(len).and_then(|end| source.slot().get(from..end)).ok_or_else(outside)?;

@@ -12,8 +12,8 @@ use crate::storage::{EngineError, Mode, Reader, ReaderBuilder};
 /// Sets up a [`Carrier`].
 ///
 /// ## Defaults
-/// device host, every route auto, cuFile asked by a pool of threads, budget 256 MiB of host memory and 512 MiB of device memory, chunk 4 MiB; of the
-/// reader what [`ReaderBuilder`] says.
+/// device host, every route auto, cuFile asked by a pool of threads, budget 256 MiB of host memory and 512 MiB of device
+/// memory, chunk 4 MiB; of the reader what [`ReaderBuilder`] says.
 #[derive(Clone, Debug)]
 #[must_use = "a builder builds nothing until `build` is called"]
 pub struct CarrierBuilder {
@@ -131,14 +131,11 @@ impl CarrierBuilder {
             return wrong("routes that are not off", 0, "1 to 3");
         };
         let chunk = self.chunk.min(self.budget / 3).max(4096);
-        let mut reader = self.reader.clone().mode(mode).budget(self.budget);
-        if self.device.kind() != DeviceKind::Host {
-            if self.budget < LEAST {
-                return wrong("budget", self.budget, "at least 1048576 for a device");
-            }
-            // What is read at once must fit what is copied at once.
-            reader = reader.chunk_at_most(chunk);
+        if self.device.kind() != DeviceKind::Host && self.budget < LEAST {
+            return wrong("budget", self.budget, "at least 1048576 for a device");
         }
+        // What is read at once must fit what is copied at once.
+        let reader = self.reader.clone().mode(mode).budget(self.budget).chunk_at_most(chunk);
         let (reader, chunk) = (reader.build()?, chunk as usize);
         let form = self.switches.allows(Route::Direct).then_some(self.form);
         let gpu = match self.device.as_cuda() {

@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::path::Path;
@@ -15,10 +15,11 @@ use super::carry::Carry;
 use super::carry_into::CarryInto;
 use super::conductor::Conductor;
 use super::decision::{Decision, Rejected, Route, Switches};
-use super::direct::Direct;
+use super::direct::{Direct, Found};
 use super::error::{CarryError, CarryFault};
 use super::hindrance::Hindrance;
 use super::landed::Landed;
+use super::per_file::PerFile;
 use super::placed::Placed;
 use super::reason::NoRoute;
 use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
@@ -58,8 +59,8 @@ pub(super) struct Core {
     pub(super) window: usize,
     pub(super) process: u32,
     pub(super) tally: Arc<Tally>,
-    /// What was decided for each file, by its number.
-    pub(super) decisions: Mutex<HashMap<u64, Decision>>,
+    /// What was decided for each file, and whether it had reads past the page cache then.
+    pub(super) decisions: Mutex<PerFile<(bool, Arc<Decision>)>>,
     /// From its first use on: on the host nothing is copied but to places that the caller gives.
     pub(super) conductor: OnceLock<Result<Conductor, DeviceError>>,
     /// Absent where bytes stay on the host.
@@ -113,7 +114,7 @@ impl Carrier {
     /// The route that bytes of this file take to this carrier's device, and why not the others. `None` where the file
     /// was opened with something else than this carrier and no route can be had for it.
     pub fn decision(&self, file: &File) -> Option<Decision> {
-        self.core.decide(file).ok()
+        self.core.decide(file).ok().map(|decision| Decision::clone(&decision))
     }
 
     /// Carries a list of extents, of any files opened with this carrier, into one piece of the device's memory.
@@ -144,9 +145,10 @@ impl Carrier {
     /// must lie inside the buffer and must not overlap; what lies between them stays as it is.
     ///
     /// By the routes `bounce` and `cached`, extents near each other are read at once, and a chunk of them is copied by
-    /// few calls, however small they are. The route `direct` takes those extents whose offset, length and place are
-    /// multiples of 4096 bytes (or of the file's own block, where that is larger; a length may end with the file); it
-    /// registers the buffer with cuFile, until the buffer is dropped. On the host each byte is copied once.
+    /// few calls, however small they are. The route `direct` takes those extents whose offset and place are multiples of
+    /// 4096 bytes (or of the file's own block, where that is larger), up to their last whole block; what is left goes by
+    /// the others. Where no others are allowed, the length must be such a multiple, too, or end with the file and with
+    /// the buffer. It registers the buffer with cuFile, until the buffer is dropped. On the host each byte is copied once.
     ///
     /// # Errors
     /// The future ends with [`CarryError`], which names path and offset, and with the buffer in any case: nothing is
@@ -186,13 +188,19 @@ impl Carrier {
 }
 
 impl Core {
-    /// What was decided for a file, or is now.
-    pub(super) fn decide(&self, file: &File) -> Result<Decision, Rejected> {
-        if let Some(decision) = lock(&self.decisions).get(&file.inner.id) {
-            return Ok(decision.clone());
+    /// What was decided for a file, or is now: anew where it has lost its reads past the page cache meanwhile.
+    pub(super) fn decide(&self, file: &File) -> Result<Arc<Decision>, Rejected> {
+        let has_direct = file.direct().is_ok();
+        if let Some((had_direct, decision)) = lock(&self.decisions).of(file)
+            && had_direct == has_direct
+        {
+            return Ok(decision);
         }
-        let decision = self.switches.decide(|route| self.can(route, file))?;
-        lock(&self.decisions).insert(file.inner.id, decision.clone());
+        let decision = Arc::new(self.switches.decide(|route| self.can(route, file))?);
+        // What could not be told now may be next time.
+        if decision.why_not(Route::Direct) != Some(&NoRoute::Unsure) {
+            lock(&self.decisions).remember(file, (has_direct, Arc::clone(&decision)));
+        }
         Ok(decision)
     }
 
@@ -287,16 +295,17 @@ impl Core {
     }
 
     fn can_direct(&self, file: &File) -> Result<(), NoRoute> {
-        let (direct, gpu) = (self.cufile()?, self.gpu.as_ref().ok_or(NoRoute::HostDevice)?);
+        let direct = self.cufile()?;
         let forced = self.switches.forced() == Some(Route::Direct);
         if !forced {
             file.direct().map_err(NoRoute::NoDirectIo)?;
         }
         // Forced, it is carried through the compatibility mode, too, and counted as that.
-        if direct.is_compat(file, &self.reader, &gpu.arena)? && !forced {
-            return Err(NoRoute::CompatOnly { seen: Hindrance::of_file(&file.inner.lookup) });
+        match direct.try_file(file, &self.reader)? {
+            Found::Compat if !forced => Err(NoRoute::CompatOnly { seen: Hindrance::of_file(&file.inner.lookup) }),
+            Found::Unsure if !forced => Err(NoRoute::Unsure),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

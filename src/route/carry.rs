@@ -74,6 +74,7 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
     let direct = core.direct_files(extents)?;
     let least = |file: &File| if direct.contains(&file.inner.id) { least_align(file) } else { 1 };
     let mut plan = Plan::with_least(extents, core.reader.settings(), least)?;
+    send_by(core, &direct, &mut plan);
     if core.switches.allows(Route::Cached) && !direct.is_empty() {
         core.reader.prefer_warm(&mut plan, |file| direct.contains(&file.inner.id))?;
     }
@@ -87,6 +88,19 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
     }
     let loan = gpu.arena.loan(plan.layout.len, plan.memory_align).map_err(over_budget)?;
     Ok(State::Waiting(loan, Box::new((plan, direct))))
+}
+
+/// Sends the parts of files that cuFile reads its way, whatever the reader would do with them.
+fn send_by(core: &Core, direct: &DirectFiles, plan: &mut Plan) {
+    let chunk = core.reader.settings().chunk;
+    for part in &mut plan.layout.parts {
+        let file = &plan.files[part.file as usize];
+        // Blocks that do not divide a chunk are larger than any known ones: cuFile reads them only where it must.
+        let fits = chunk.is_multiple_of(u64::from(least_align(file))) || core.is_direct_alone();
+        if fits && direct.contains(&file.inner.id) {
+            part.via = Via::Direct;
+        }
+    }
 }
 
 /// At the first byte that is read.
@@ -112,7 +126,7 @@ impl Carrying {
         // What is in the page cache already is read from there, where that is allowed.
         let is_direct = |part: &Part| {
             let chosen = files.contains(&plan.files[part.file as usize].inner.id);
-            chosen && (part.via == Via::Direct || core.is_direct_alone())
+            chosen && part.via == Via::Direct
         };
         let parts: Vec<Part> = plan.layout.parts.iter().filter(|part| is_direct(part)).cloned().collect();
         let direct = match core.direct().filter(|_| !parts.is_empty()) {

@@ -16,6 +16,7 @@ use super::placed::{Placed, check, loads};
 use super::reason::NoRoute;
 use super::under_way::UnderWay;
 use crate::device::DeviceBuffer;
+use crate::device::cufile::Registration;
 use crate::storage::{Extent, File, Part, Plan, groups};
 
 /// Bytes on their way to places in a buffer: a future of the bytes carried, by route, and of the buffer.
@@ -61,32 +62,53 @@ fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderW
         // What is past the end must be said as everywhere.
         let inside =
             placed.extent.offset.checked_add(placed.extent.len).is_some_and(|end| end <= placed.extent.file.len());
-        if !files.contains(&placed.extent.file.inner.id) || placed.extent.is_empty() || !inside {
-            others.push(placed);
-        } else if placed.is_aligned(buffer.memory().len()) {
-            direct.push(placed);
+        let chosen = files.contains(&placed.extent.file.inner.id);
+        if !chosen || placed.extent.is_empty() || !inside {
+            others.push(placed.clone());
+            continue;
+        }
+        let is_aligned = |placed: &Placed| placed.is_aligned(buffer.len(), buffer.memory().len());
+        let (whole, rest) = placed.split();
+        if is_aligned(placed) {
+            direct.push(placed.clone());
         } else if core.is_direct_alone() {
             let reason = NoRoute::Alignment { block: least_align(&placed.extent.file) };
             let (path, offset) = (placed.extent.file.path().to_owned(), placed.extent.offset);
             return Err(CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } });
+        } else if !whole.extent.is_empty() && is_aligned(&whole) {
+            direct.push(whole);
+            others.push(rest);
         } else {
-            others.push(placed);
+            others.push(placed.clone());
         }
     }
+    let memory = match core.direct().filter(|_| !direct.is_empty()).map(|direct| direct.register(buffer)) {
+        None => None,
+        Some(Ok(memory)) => Some(memory),
+        Some(Err(reason)) if core.is_direct_alone() => {
+            return Err(failed(CarryFault::NoRoute { route: Route::Direct, reason }));
+        }
+        Some(Err(reason)) => {
+            tracing::warn!("{buffer:?} is not filled by the route direct: {reason}; {}", reason.fix());
+            others.append(&mut direct);
+            None
+        }
+    };
     let extents: Vec<Extent> = others.iter().map(|placed| placed.extent.clone()).collect();
     let places: Vec<usize> = others.iter().map(|placed| placed.at).collect();
     let plan = Plan::new(&extents, core.reader.settings())?;
     let loads = loads(groups(&plan, core.chunk, |_| true), &plan.layout.pieces, &places);
-    let read = direct_read(core, buffer, direct);
+    let read = memory.map_or(Ok(None), |memory| direct_read(core, buffer, memory, direct));
     Ok(UnderWay::begin(core, buffer.memory(), loads, read, Some(&first.extent)))
 }
 
-fn direct_read(core: &Core, buffer: &DeviceBuffer, mut placed: Vec<&Placed>) -> Result<Option<DirectRead>, CarryError> {
-    let (Some(first), Some(direct)) = (placed.first(), core.direct()) else { return Ok(None) };
-    let memory = direct.register(buffer).map_err(|reason| {
-        let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
-        CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } }
-    })?;
+fn direct_read(
+    core: &Core,
+    buffer: &DeviceBuffer,
+    memory: Arc<Registration>,
+    mut placed: Vec<Placed>,
+) -> Result<Option<DirectRead>, CarryError> {
+    let Some(direct) = core.direct().filter(|_| !placed.is_empty()) else { return Ok(None) };
     placed.sort_by_key(|placed| (placed.extent.file.inner.id, placed.extent.offset));
     let mut files: Vec<File> = Vec::new();
     let mut parts: Vec<Part> = Vec::with_capacity(placed.len());

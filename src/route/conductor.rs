@@ -317,8 +317,7 @@ impl Work {
         self.reading_bytes = 0;
         self.to_begin.clear();
         for (_, job) in &mut self.jobs {
-            let place = job.place().unwrap_or_default();
-            job.fail_whole(place, error.clone());
+            job.fail_whole(error.clone());
         }
     }
 

@@ -3,12 +3,13 @@
 //! The arena is registered once, and read into by its base and an offset. A file is registered once for as long as its
 //! descriptors are open. Whether cuFile is direct is found by reading with it and looking at its own counts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::File as Descriptor;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::hindrance::Hindrance;
+use super::per_file::PerFile;
 use super::reason::NoRoute;
 use crate::device::cufile::{Batch, Context, Counters, CuFile, CuFileError, Form, Handle, Job, Pool, Registration};
 use crate::device::cufile::{Properties, Stream, Transfer, Version};
@@ -33,20 +34,44 @@ pub(super) struct Direct {
     // Dropped first: it waits for its reads.
     form: Box<dyn Form>,
     handles: Arc<Handles>,
-    /// What was found of files, by their numbers, and of disks.
-    found: Mutex<Found>,
+    known: Mutex<Known>,
     memory: Arc<Registration>,
+    /// Where files are tried, one at a time; no part of the budget, which may all be on loan.
+    tries: Mutex<Arc<Registration>>,
     cufile: Arc<CuFile>,
     context: Context,
 }
 
-#[derive(Default)]
-struct Found {
-    /// Whether cuFile serves the file through its compatibility mode.
-    compat: HashMap<u64, bool>,
-    /// Where it did so with a file that is open for direct reads, it does with all: the next ones need not be tried.
-    compat_disks: HashSet<(u32, u32)>,
+/// How cuFile serves a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Direct,
+    /// Through its compatibility mode.
+    Compat,
+    /// Not to be told, as others read at the same time.
+    Unsure,
 }
+
+/// What was found so far.
+#[derive(Default)]
+struct Known {
+    files: PerFile<Found>,
+    /// Files that can be read past the page cache, and that cuFile serves through its compatibility mode all the same,
+    /// by the disk that they lie on.
+    compat: HashMap<(u32, u32), u32>,
+}
+
+impl Known {
+    fn of(&self, file: &File) -> Option<Found> {
+        /// After so many files of a disk the next ones need not be tried. One or two may have been the matter themselves.
+        const ENOUGH: u32 = 3;
+        let of_disk = || self.compat.get(&file.inner.identity.device()).filter(|&&files| files >= ENOUGH);
+        self.files.of(file).or_else(|| of_disk().map(|_| Found::Compat))
+    }
+}
+
+/// Bytes of device memory to try files in: what a GPU gives at once.
+const TRIES: usize = 2 << 20;
 
 /// By the number of the pair of descriptors that the file is open with.
 type Handles = Mutex<HashMap<u64, Arc<Handle>>>;
@@ -64,62 +89,81 @@ impl Direct {
         let keep = Arc::new(Arc::clone(memory));
         let memory = Registration::new(&cufile, &context, memory.address(), memory.len(), keep);
         let memory = memory.map_err(NoRoute::of_cufile)?;
+        let tries = device.allocate(TRIES).map_err(|error| NoRoute::CuFileFails(error.to_string()))?;
+        let tries = Registration::new(&cufile, &context, tries.address(), tries.len(), Arc::new(tries));
+        let tries = Mutex::new(tries.map_err(NoRoute::of_cufile)?);
         let form: Result<Box<dyn Form>, CuFileError> = match form {
             DirectForm::Pool => Pool::new(&cufile, &context, threads).map(|form| Box::new(form) as _),
             DirectForm::Batch => Batch::new(&cufile, &context).map(|form| Box::new(form) as _),
             DirectForm::Stream => Stream::new(&cufile, &context).map(|form| Box::new(form) as _),
         };
         let form = form.map_err(NoRoute::of_cufile)?;
-        Ok(Self { form, handles: Arc::default(), found: Mutex::default(), memory, cufile, context })
+        Ok(Self { form, handles: Arc::default(), known: Mutex::default(), memory, tries, cufile, context })
     }
 
-    /// Whether cuFile serves a file through its compatibility mode: found by reading its first bytes, once.
+    /// How cuFile serves a file: found by reading its first bytes, once.
     ///
     /// # Errors
     /// Where cuFile refuses the file, or its first bytes.
-    pub(super) fn is_compat(&self, file: &File, reader: &Reader, arena: &DeviceArena) -> Result<bool, NoRoute> {
-        let disk = file.inner.identity.device();
-        {
-            let found = lock(&self.found);
-            if let Some(&compat) = found.compat.get(&file.inner.id) {
-                return Ok(compat);
-            }
-            if found.compat_disks.contains(&disk) {
-                return Ok(true);
-            }
+    pub(super) fn try_file(&self, file: &File, reader: &Reader) -> Result<Found, NoRoute> {
+        if let Some(found) = lock(&self.known).of(file) {
+            return Ok(found);
         }
-        let compat = self.try_first_bytes(file, reader, arena)?;
-        let mut found = lock(&self.found);
-        found.compat.insert(file.inner.id, compat);
-        if compat && file.direct().is_ok() && !file.is_empty() {
-            found.compat_disks.insert(disk);
+        let found = self.try_first_bytes(file, reader)?;
+        let mut known = lock(&self.known);
+        match found {
+            Found::Unsure => return Ok(found),
+            // Of less than a block nothing follows for other files.
+            Found::Compat if file.direct().is_ok() && file.len() >= u64::from(least_align(file)) => {
+                *known.compat.entry(file.inner.identity.device()).or_default() += 1;
+            }
+            _ => {}
         }
-        Ok(compat)
+        known.files.remember(file, found);
+        Ok(found)
     }
 
-    /// What was found by [`is_compat`](Self::is_compat).
+    /// What was found by [`try_file`](Self::try_file).
     pub(super) fn is_compat_known(&self, file: &File) -> bool {
-        let found = lock(&self.found);
-        found.compat_disks.contains(&file.inner.identity.device())
-            || found.compat.get(&file.inner.id).copied().unwrap_or(false)
+        lock(&self.known).of(file) == Some(Found::Compat)
     }
 
-    fn try_first_bytes(&self, file: &File, reader: &Reader, arena: &DeviceArena) -> Result<bool, NoRoute> {
+    fn try_first_bytes(&self, file: &File, reader: &Reader) -> Result<Found, NoRoute> {
+        /// Each takes as long as a read of a block.
+        const MOST: usize = 8;
         let pair = reader.descriptors(file).map_err(|error| NoRoute::Unreadable(error.to_string()))?;
         let refused = |error: CuFileError| NoRoute::of_refused_file(error, Hindrance::of_file(&file.inner.lookup));
         let handle = self.handle(&pair).map_err(refused)?;
-        let before = self.cufile.counters();
-        let block = least_align(file);
-        // With all memory on loan there is none to try it with; what cuFile says of itself must do.
-        let Some(slot) = arena.try_loan(block as usize, block as usize).filter(|_| !file.is_empty()) else {
-            return Ok(!handle.is_direct() || self.would_be_compat());
-        };
-        let (at, need) = (slot.start() as u64, file.len().min(u64::from(block)));
-        let transfer = Transfer::new(&handle, &self.memory, 0, u64::from(block), need, at).map_err(refused)?;
-        let (job, waiter) = Job::new(vec![transfer]);
-        self.form.take(job.holding(Arc::new(slot)));
-        waiter.wait().map_err(|fault| NoRoute::Unreadable(fault.fault.to_string()))?;
-        Ok(!handle.is_direct() || self.was_compat(before.as_ref()))
+        if !handle.is_direct() {
+            return Ok(Found::Compat);
+        }
+        let (block, memory) = (u64::from(least_align(file)), lock(&self.tries));
+        // Of a file without bytes, or with huge blocks, what cuFile says of itself must do.
+        if file.is_empty() || block > memory.len() {
+            return Ok(self.would_be());
+        }
+        for _ in 0..MOST {
+            let before = self.cufile.counters();
+            let transfer = Transfer::new(&handle, &memory, 0, block, file.len().min(block), 0).map_err(refused)?;
+            let (job, waiter) = Job::new(vec![transfer]);
+            self.form.take(job);
+            waiter.wait().map_err(|fault| NoRoute::Unreadable(fault.fault.to_string()))?;
+            let Some(counted) = before.zip(self.cufile.counters()).map(|(before, now)| now.since(&before)) else {
+                return Ok(self.would_be());
+            };
+            match (counted.reads_p2p + counted.reads_nvfs > 0, counted.reads_posix > 0) {
+                (true, false) => return Ok(Found::Direct),
+                (false, true) => return Ok(Found::Compat),
+                (false, false) => return Ok(self.would_be()),
+                // One of them is this read, and the other somebody else's.
+                (true, true) => {}
+            }
+        }
+        Ok(Found::Unsure)
+    }
+
+    fn would_be(&self) -> Found {
+        if self.would_be_compat() { Found::Compat } else { Found::Direct }
     }
 
     /// Whether reads since `before` went through host memory, as far as cuFile tells. Others' reads of the same time are

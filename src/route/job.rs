@@ -30,6 +30,8 @@ pub(super) struct Job {
     /// Those not begun yet.
     loads: VecDeque<Load>,
     memory: Arc<dyn Memory>,
+    /// Where the request begins.
+    first: Place,
     /// Groups begun, and not yet in place.
     under_way: usize,
     carried: RouteBytes,
@@ -45,8 +47,9 @@ impl Job {
         let (done, outcome) = oneshot::channel();
         #[cfg(test)]
         let memory = crate::device::kept_or_not(memory);
-        let (loads, carried) = (loads.into_iter().collect(), RouteBytes::default());
-        (Self { loads, memory, under_way: 0, carried, failure: None, done }, outcome)
+        let (loads, carried): (VecDeque<Load>, _) = (loads.into_iter().collect(), RouteBytes::default());
+        let first = loads.front().map(|load| Place::of(&load.group)).unwrap_or_default();
+        (Self { loads, memory, first, under_way: 0, carried, failure: None, done }, outcome)
     }
 
     pub(super) fn memory(&self) -> &Arc<dyn Memory> {
@@ -81,10 +84,10 @@ impl Job {
     }
 
     /// Everything that is left fails: groups begun, which nobody will report any more, and those not begun.
-    pub(super) fn fail_whole(&mut self, place: Place, error: DeviceError) {
+    pub(super) fn fail_whole(&mut self, error: DeviceError) {
         self.under_way = 0;
         self.loads.clear();
-        self.failure.get_or_insert(place.error(error));
+        self.failure.get_or_insert(self.first.clone().error(error));
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -97,11 +100,6 @@ impl Job {
         // Before the waiter hears, so that what it lets go of next is let go of for good.
         drop(memory);
         let _ = done.send(failure.map_or(Ok(carried), Err));
-    }
-
-    /// Where the next group begins.
-    pub(super) fn place(&self) -> Option<Place> {
-        self.loads.front().map(|load| Place::of(&load.group))
     }
 }
 

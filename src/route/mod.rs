@@ -19,8 +19,11 @@ mod hindrance;
 mod job;
 mod landed;
 mod pack;
+mod per_file;
 mod placed;
 mod reason;
+#[cfg(all(test, not(forebay_loom)))]
+mod tests;
 mod under_way;
 
 #[cfg(test)]

@@ -25,14 +25,25 @@ impl Placed {
         usize::try_from(self.extent.len).ok().and_then(|len| self.at.checked_add(len))
     }
 
-    /// Whether cuFile can read exactly these bytes to exactly there: whole blocks, or up to the end of the file.
-    pub(super) fn is_aligned(&self, buffer: usize) -> bool {
+    /// Whether cuFile can read exactly these bytes to exactly there: whole blocks, or up to the end of the file where
+    /// the buffer of `len` bytes ends too. A drive writes its last block whole, so behind the end there must be nobody's
+    /// bytes, and memory: `allocated` in all.
+    pub(super) fn is_aligned(&self, len: usize, allocated: usize) -> bool {
         let block = u64::from(least_align(&self.extent.file));
-        let Extent { file, offset, len } = &self.extent;
-        let ends_well = len.is_multiple_of(block) || offset + len == file.len();
-        let room = len.checked_next_multiple_of(block).and_then(|len| usize::try_from(len).ok());
-        let fits = room.and_then(|len| self.at.checked_add(len)).is_some_and(|end| end <= buffer);
+        let (offset, bytes) = (self.extent.offset, self.extent.len);
+        let room = bytes.checked_next_multiple_of(block).and_then(|bytes| usize::try_from(bytes).ok());
+        let fits = room.and_then(|room| self.at.checked_add(room)).is_some_and(|end| end <= allocated);
+        let to_the_end = offset + bytes == self.extent.file.len() && self.end() == Some(len);
+        let ends_well = bytes.is_multiple_of(block) || to_the_end;
         offset.is_multiple_of(block) && (self.at as u64).is_multiple_of(block) && ends_well && fits
+    }
+
+    /// The whole blocks that it begins with, and the rest.
+    pub(super) fn split(&self) -> (Self, Self) {
+        let Extent { file, offset, len } = &self.extent;
+        let whole = len - len % u64::from(least_align(file));
+        let rest = Self::new(Extent::new(file, offset + whole, len - whole), self.at + whole as usize);
+        (Self::new(Extent::new(file, *offset, whole), self.at), rest)
     }
 
     /// As one part of file number `file` of a list. Only where it [is aligned](Self::is_aligned).

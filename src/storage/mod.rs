@@ -32,6 +32,7 @@ pub use direct::NoDirect;
 pub use engine::{EngineChoice, EngineKind, RingFeatures};
 pub use error::{Change, EngineError, OpenError, OpenFault, ReadError, ReadFault};
 pub use extent::Extent;
+pub(crate) use file::Inner as FileInner;
 pub use file::{File, FileKind};
 pub(crate) use group::{Group, groups};
 

@@ -8,6 +8,7 @@ mod contexts;
 mod crowds;
 mod decisions;
 mod drops;
+mod edges;
 mod faults;
 mod forks;
 mod machines;

@@ -13,6 +13,8 @@ use std::time::Instant;
 
 /// The alignment of file offset, size and device address below which cuFile bounces inside.
 const FAST: u64 = 4096;
+/// What lies in the last block of a file behind its end. On most file systems zeros, which tests would not notice.
+const BEHIND_THE_END: u8 = 0xe0;
 
 /// What a caller asks for.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +158,13 @@ impl Ready {
         let read = slab.read(self.handle.fd, offset, wanted)?;
         link::occupy(self.device, Direction::HostToDevice, read.len() as u64);
         self.reached(peek::write(shadow, read))?;
-        Ok(read.len())
+        let len = read.len();
+        if len < wanted && !self.unaligned && self.handle.path != Path::Compat {
+            // The drive knows blocks and no end of file: it writes the last one whole.
+            let behind = vec![BEHIND_THE_END; (len.next_multiple_of(FAST as usize)).min(wanted) - len];
+            self.reached(peek::write(shadow + len, &behind))?;
+        }
+        Ok(len)
     }
 
     /// Memory that is freed while it is held stays where it is, but not when its whole context goes.

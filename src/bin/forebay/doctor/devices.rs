@@ -72,8 +72,7 @@ fn cufile(target: &Target) -> Option<Finding> {
     let properties = match target.carrier.cufile() {
         Ok(properties) => properties,
         Err(reason) => {
-            let text = reason.to_string();
-            return Some(Finding::no(KIND, "libcufile", split(&text, "").0, reason.fix()));
+            return Some(Finding::no(KIND, "libcufile", reason.to_string(), reason.fix()));
         }
     };
     let mut about =

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use tokio::sync::oneshot;
+use tokio::task::coop::unconstrained;
 
 use super::error::{CuFileFault, TransferFault};
 use super::transfer::{Ask, Next, Piece, Transfer};
@@ -168,6 +169,7 @@ impl Future for Waiter {
 impl Waiter {
     /// Waits on this thread.
     pub(crate) fn wait(self) -> Outcome {
-        pollster::block_on(self)
+        // Inside a tokio task, its budget may be used up, and nothing here yields to renew it.
+        pollster::block_on(unconstrained(self))
     }
 }
