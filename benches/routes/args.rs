@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::rounds::Count;
+
 pub const USAGE: &str = "\
 usage: cargo bench --bench routes -- [options]
 
@@ -20,6 +22,7 @@ usage: cargo bench --bench routes -- [options]
   --link GBPS       the modelled link, may be repeated (overlap; default: half, once and twice what storage gives)
   --rounds N        rounds of all contenders (default 5)
   --seconds S       aimed length of one run (default 2)
+  --within S        no round begins that would end later, from the first on (default: as many as asked for)
   --json FILE       append one JSON object per row to FILE";
 
 /// What was asked for.
@@ -38,10 +41,15 @@ pub struct Args {
     pub links: Vec<f64>,
     pub rounds: usize,
     pub seconds: f64,
+    pub within: Option<f64>,
     pub json: Option<PathBuf>,
 }
 
 impl Args {
+    pub fn count(&self) -> Count {
+        Count { rounds: self.rounds, within: self.within }
+    }
+
     /// Reads the arguments after the program's name.
     pub fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut parsed = Self {
@@ -58,6 +66,7 @@ impl Args {
             links: Vec::new(),
             rounds: 5,
             seconds: 2.0,
+            within: None,
             json: None,
         };
         let mut args = args;
@@ -79,6 +88,7 @@ impl Args {
                 "--link" => parsed.links.push(positive(&arg, &value()?)?),
                 "--rounds" => parsed.rounds = positive(&arg, &value()?)?,
                 "--seconds" => parsed.seconds = positive(&arg, &value()?)?,
+                "--within" => parsed.within = Some(positive(&arg, &value()?)?),
                 "--json" => parsed.json = Some(PathBuf::from(value()?)),
                 _ => return Err(format!("unknown argument {arg}")),
             }

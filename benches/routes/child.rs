@@ -36,7 +36,7 @@ pub fn start(order: &Order, vars: &Vars) -> Result<Outcome, String> {
         .spawn()
         .map_err(|e| format!("child: {e}"))?;
     // Start-up, what is under way when the time is over, and a slow device.
-    let patience = Duration::from_secs(30) + Duration::from_secs_f64(4.0 * order.seconds.min(60.0));
+    let patience = Duration::from_secs(20) + Duration::from_secs_f64(4.0 * order.seconds.min(60.0));
     let start = Instant::now();
     let status = loop {
         match child.try_wait().map_err(|e| format!("child: {e}"))? {

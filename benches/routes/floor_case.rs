@@ -38,7 +38,7 @@ pub fn run(args: &Args, place: &Place) -> Result<Vec<Value>, String> {
             group: None,
         };
         let reader = Order { contender: Contender::Storage, ..carrier.clone() };
-        let rounds = rounds::measure(&[reader, carrier], args.rounds, &[], place)?;
+        let rounds = rounds::measure(&[reader, carrier], args.count(), &[], place)?;
         if let Some(why) = rounds.failures.iter().flatten().next() {
             return Err(format!("{name}: {why}"));
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::args::Args;
 use crate::contender::Contender;
 use crate::place::Place;
-use crate::rounds::{self, NOISE, Rounds};
+use crate::rounds::{self, Count, NOISE, Rounds};
 use crate::spread::Spread;
 use crate::stand_in;
 use crate::throttle::Throttle;
@@ -29,6 +29,8 @@ struct Shape {
 }
 
 const MIB: u64 = 1 << 20;
+/// One request for what is in order; scattered pieces are one request together.
+const REQUEST: u64 = 64 * MIB;
 
 const SHAPES: [Shape; 4] = [
     Shape { name: "in order, 1 MiB", chunk: MIB, piece: 0, bytes: 1 << 30 },
@@ -59,7 +61,7 @@ pub fn run(args: &Args, place: &Place) -> Result<Vec<Value>, String> {
             }
         };
         for link in links {
-            let rounds = rounds::measure(&orders, args.rounds, &vars(link), place)?;
+            let rounds = rounds::measure(&orders, args.count(), &vars(link), place)?;
             if let Some(why) = rounds.failures.iter().flatten().next() {
                 return Err(format!("{}: {why}", shape.name));
             }
@@ -80,8 +82,8 @@ fn orders(args: &Args, place: &Place, shape: &Shape, throttle: Option<&Throttle>
         chunk: shape.chunk,
         depth: args.depth,
         budget: 256 << 20,
-        request: shape.bytes.min(place.len),
-        ahead: 1,
+        request: if shape.piece == 0 { REQUEST } else { shape.bytes.min(place.len) },
+        ahead: if shape.piece == 0 { 3 } else { 1 },
         piece: shape.piece,
         bytes: shape.bytes.min(place.len),
         seconds: f64::MAX,
@@ -94,7 +96,7 @@ fn orders(args: &Args, place: &Place, shape: &Shape, throttle: Option<&Throttle>
 }
 
 fn storage_rate(order: &Order, place: &Place) -> Result<f64, String> {
-    let rounds = rounds::measure(std::slice::from_ref(order), 3, &[], place)?;
+    let rounds = rounds::measure(std::slice::from_ref(order), Count { rounds: 3, within: None }, &[], place)?;
     match &rounds.failures[0] {
         Some(why) => Err(why.clone()),
         None => Ok(Spread::of(rounds.outcomes(0).map(|outcome| outcome.bytes_per_second() / 1e9)).median),

@@ -36,9 +36,10 @@ impl<'a> Requests<'a> {
         self.until = Some(Instant::now() + Duration::from_secs_f64(self.order.seconds.min(1e6)));
     }
 
-    /// A few chunks, so that whatever is done at first is done.
+    /// As much as is under way at once: whatever is done at the first use of files and of memory is done then.
     pub fn warm_up(&self) -> Vec<Extent> {
-        vec![Extent::new(self.file, 0, (4 * self.order.chunk).min(self.file.len()))]
+        let len = self.order.request.saturating_mul(self.order.ahead as u64);
+        vec![Extent::new(self.file, 0, len.min(self.file.len()))]
     }
 
     fn shuffle(&mut self) {

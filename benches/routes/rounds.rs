@@ -1,5 +1,7 @@
 //! Rounds of runs: every contender once a round, and each round begins with another one.
 
+use std::time::Instant;
+
 use crate::child::{self, Vars};
 use crate::machine::Neighbours;
 use crate::place::Place;
@@ -47,12 +49,26 @@ impl Rounds {
     }
 }
 
-/// Runs `count` rounds of all orders. One that fails is not run again.
-pub fn measure(orders: &[Order], count: usize, vars: &Vars, place: &Place) -> Result<Rounds, String> {
+/// How many rounds there are to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Count {
+    pub rounds: usize,
+    /// Seconds after which no round is to end, if the first leaves a choice.
+    pub within: Option<f64>,
+}
+
+/// Runs rounds of all orders. One that fails is not run again.
+pub fn measure(orders: &[Order], wanted: Count, vars: &Vars, place: &Place) -> Result<Rounds, String> {
+    let (mut count, start, mut longest) = (wanted.rounds, Instant::now(), 0.0_f64);
     let mut failures: Vec<Option<String>> = vec![None; orders.len()];
     let (mut quiet, mut noisy) = (Vec::new(), Vec::new());
     while quiet.len() < count && quiet.len() + noisy.len() < TRIES * count {
         let number = quiet.len() + noisy.len();
+        let round_start = Instant::now();
+        if wanted.within.is_some_and(|within| number > 0 && start.elapsed().as_secs_f64() + longest > within) {
+            count = number.min(count);
+            break;
+        }
         let mut round = Round { outcomes: vec![None; orders.len()], noise: 0.0 };
         for turn in 0..orders.len() {
             stop::check()?;
@@ -69,6 +85,7 @@ pub fn measure(orders: &[Order], count: usize, vars: &Vars, place: &Place) -> Re
             }
             round.noise = round.noise.max(neighbours.share());
         }
+        longest = longest.max(round_start.elapsed().as_secs_f64());
         if round.noise > NOISE { noisy.push(round) } else { quiet.push(round) }
     }
     // Too few quiet ones: the least noisy fill up, and the table shows how noisy they were.

@@ -17,7 +17,7 @@ pub fn run(args: &Args, place: &Place) -> Result<Vec<Value>, String> {
     let contenders: Vec<Contender> =
         Contender::ALL.into_iter().filter(|contender| args.device != "host" || is_on_host(*contender)).collect();
     let orders: Vec<Order> = contenders.iter().map(|&contender| order(args, place, contender)).collect();
-    let rounds = rounds::measure(&orders, args.rounds, &[], place)?;
+    let rounds = rounds::measure(&orders, args.count(), &[], place)?;
     let table = Table { orders, rounds, place };
     table.print();
     Ok(table.rows())
