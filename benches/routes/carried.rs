@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use forebay::{Carrier, Carry, DeviceKind, Extent, Reader, RouteBytes};
+use forebay::{Carrier, Carry, CarryInto, DeviceBuffer, DeviceKind, Extent, Placed, Reader, RouteBytes};
 
 use crate::machine;
 use crate::random::Random;
@@ -24,36 +24,102 @@ pub fn run(order: &Order) -> Result<Outcome, String> {
     let carrier = builder.build().map_err(|e| e.to_string())?;
     let file = carrier.open(&order.file).map_err(|e| e.to_string())?;
     let mut requests = Requests::new(&file, order);
-    carrier.carry_blocking(&requests.warm_up()).map_err(|e| e.to_string())?;
+    let mut lane = Lane::new(&carrier, order)?;
+    for warm_up in requests.warm_up() {
+        lane.begin(&warm_up);
+    }
+    while lane.wait()? {}
+    lane.bytes = 0;
 
-    let before = carrier.carried();
+    let (before, counted_before) = (carrier.carried(), carrier.cufile_counters());
     let cpu_before = machine::own_cpu_seconds();
     let start = Instant::now();
     requests.start();
-    let mut under_way: VecDeque<Carry> = VecDeque::with_capacity(order.ahead);
-    let mut bytes = 0;
     loop {
-        while under_way.len() < order.ahead {
+        while lane.under_way.len() < order.ahead {
             let Some(extents) = requests.next() else { break };
-            under_way.push_back(carrier.carry(&extents));
+            lane.begin(&extents);
         }
-        let Some(carry) = under_way.pop_front() else { break };
-        let landed = carry.wait().map_err(|e| e.to_string())?;
-        bytes += (0..landed.len()).filter_map(|index| landed.piece_len(index)).sum::<usize>() as u64;
+        if !lane.wait()? {
+            break;
+        }
     }
     let seconds = start.elapsed().as_secs_f64();
     let cpu_seconds = machine::own_cpu_seconds() - cpu_before;
 
+    let bytes = lane.bytes;
     let routes = since(&carrier.carried(), &before);
     let counted: u64 = routes.values().sum();
     if counted != bytes {
         return Err(format!("{counted} bytes counted, by {routes:?}, but {bytes} delivered"));
     }
+    let note = counted_before.zip(carrier.cufile_counters()).map(|(before, now)| now.since(&before)).map(|counted| {
+        let (p2p, nvfs, posix) = (counted.reads_p2p, counted.reads_nvfs, counted.reads_posix);
+        format!("cuFile counted reads by P2PDMA {p2p}, nvidia-fs {nvfs}, host memory {posix}")
+    });
     if order.check {
         check(&carrier, &file, order.seed)?;
     }
+    let note = note.filter(|_| routes.keys().any(|name| name.starts_with("direct")));
     let (device, emulated) = (device.name().to_owned(), !on_host && stand_in::is_loaded());
-    Ok(Outcome { bytes, seconds, cpu_seconds, device, emulated, routes, ..Outcome::default() })
+    Ok(Outcome { bytes, seconds, cpu_seconds, device, emulated, routes, note, ..Outcome::default() })
+}
+
+/// Requests under way, the oldest first.
+struct Lane<'a> {
+    carrier: &'a Carrier,
+    under_way: VecDeque<UnderWay>,
+    /// Where pieces have places that the caller chooses.
+    spare: Option<Vec<DeviceBuffer>>,
+    /// Delivered.
+    bytes: u64,
+}
+
+enum UnderWay {
+    Carry(Carry),
+    Into(Box<CarryInto>),
+}
+
+impl<'a> Lane<'a> {
+    fn new(carrier: &'a Carrier, order: &Order) -> Result<Self, String> {
+        let buffer = |_| carrier.device().allocate(order.request as usize).map_err(|e| e.to_string());
+        let spare = order.into.then(|| (0..order.ahead).map(buffer).collect::<Result<_, _>>()).transpose()?;
+        Ok(Self { carrier, under_way: VecDeque::new(), spare, bytes: 0 })
+    }
+
+    fn begin(&mut self, extents: &[Extent]) {
+        let under_way = match self.spare.as_mut().and_then(Vec::pop) {
+            Some(buffer) => {
+                let mut at = 0;
+                let place = |extent: &Extent| {
+                    let placed = Placed::new(extent.clone(), at);
+                    at += extent.len() as usize;
+                    placed
+                };
+                let placed: Vec<Placed> = extents.iter().map(place).collect();
+                UnderWay::Into(Box::new(self.carrier.carry_into(buffer, &placed)))
+            }
+            None => UnderWay::Carry(self.carrier.carry(extents)),
+        };
+        self.under_way.push_back(under_way);
+    }
+
+    /// Waits for the oldest and lets go of what landed; false where nothing is under way.
+    fn wait(&mut self) -> Result<bool, String> {
+        match self.under_way.pop_front() {
+            None => return Ok(false),
+            Some(UnderWay::Carry(carry)) => {
+                let landed = carry.wait().map_err(|e| e.to_string())?;
+                self.bytes += (0..landed.len()).filter_map(|index| landed.piece_len(index)).sum::<usize>() as u64;
+            }
+            Some(UnderWay::Into(carry)) => {
+                let (carried, buffer) = carry.wait();
+                self.bytes += carried.map_err(|e| e.to_string())?.total();
+                self.spare.get_or_insert_default().push(buffer);
+            }
+        }
+        Ok(true)
+    }
 }
 
 fn since(now: &RouteBytes, before: &RouteBytes) -> BTreeMap<String, u64> {

@@ -31,6 +31,7 @@ pub fn run(args: &Args, place: &Place) -> Result<Vec<Value>, String> {
             request,
             ahead,
             piece,
+            into: false,
             bytes: u64::MAX,
             seconds: args.seconds,
             seed: 1,

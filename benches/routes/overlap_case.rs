@@ -19,12 +19,13 @@ const BOUND: f64 = 1.05;
 /// What a copy over the link costs beside its bytes.
 const LATENCY_US: u32 = 10;
 const HEAD: &str = "\
-shape                 link GB/s  read s  copy s  bounce s  of the slower         of their sum          CPU s/GB  target";
+shape                 link GB/s  read s  copy s  bounce s  of the slower         of their sum          CPU s/GB of all three  target";
 
 struct Shape {
     name: &'static str,
     chunk: u64,
     piece: u64,
+    into: bool,
     bytes: u64,
 }
 
@@ -32,13 +33,24 @@ const MIB: u64 = 1 << 20;
 /// One request for what is in order; scattered pieces are one request together.
 const REQUEST: u64 = 64 * MIB;
 
-const SHAPES: [Shape; 4] = [
-    Shape { name: "in order, 1 MiB", chunk: MIB, piece: 0, bytes: 1 << 30 },
-    Shape { name: "in order, 4 MiB", chunk: 4 * MIB, piece: 0, bytes: 1 << 30 },
-    Shape { name: "in order, 16 MiB", chunk: 16 * MIB, piece: 0, bytes: 1 << 30 },
-    // One request of thousands of pieces, too few to make up the file: neighbours are seldom.
-    Shape { name: "scattered, 64 KiB", chunk: 4 * MIB, piece: 64 << 10, bytes: 512 * MIB },
+const SHAPES: [Shape; 5] = [
+    Shape::in_order("in order, 1 MiB", MIB),
+    Shape::in_order("in order, 4 MiB", 4 * MIB),
+    Shape::in_order("in order, 16 MiB", 16 * MIB),
+    Shape::scattered("scattered, 64 KiB", false),
+    Shape::scattered("scattered, into", true),
 ];
+
+impl Shape {
+    const fn in_order(name: &'static str, chunk: u64) -> Self {
+        Self { name, chunk, piece: 0, into: false, bytes: 1 << 30 }
+    }
+
+    /// One request of thousands of pieces, too few to make up the file: neighbours are seldom.
+    const fn scattered(name: &'static str, into: bool) -> Self {
+        Self { name, chunk: 4 * MIB, piece: 64 << 10, into, bytes: 512 * MIB }
+    }
+}
 
 pub fn run(args: &Args, place: &Place) -> Result<Vec<Value>, String> {
     let folder = stand_in::folder()?;
@@ -85,6 +97,7 @@ fn orders(args: &Args, place: &Place, shape: &Shape, throttle: Option<&Throttle>
         request: if shape.piece == 0 { REQUEST } else { shape.bytes.min(place.len) },
         ahead: if shape.piece == 0 { 3 } else { 1 },
         piece: shape.piece,
+        into: shape.into,
         bytes: shape.bytes.min(place.len),
         seconds: f64::MAX,
         seed: 1,
@@ -124,8 +137,8 @@ impl Row<'_> {
         Spread::of(self.rounds.outcomes(order).map(|outcome| outcome.seconds)).median
     }
 
-    fn cpu(&self) -> f64 {
-        Spread::of(self.rounds.outcomes(2).map(Outcome::cpu_seconds_per_gb)).median
+    fn cpu(&self, order: usize) -> f64 {
+        Spread::of(self.rounds.outcomes(order).map(Outcome::cpu_seconds_per_gb)).median
     }
 
     fn is_met(&self) -> bool {
@@ -135,7 +148,7 @@ impl Row<'_> {
     fn line(&self) -> String {
         let noise = self.rounds.noise();
         format!(
-            "{:<21} {:<10.3} {:<7.3} {:<7.3} {:<9.3} {:<21} {:<21} {:<9.3} ≤ {BOUND}: {}{}",
+            "{:<21} {:<10.3} {:<7.3} {:<7.3} {:<9.3} {:<21} {:<21} {:<22} ≤ {BOUND}: {}{}",
             self.shape.name,
             self.link,
             self.seconds(0),
@@ -143,7 +156,7 @@ impl Row<'_> {
             self.seconds(2),
             format!("{:.3}", self.of_slower()),
             format!("{:.3}", self.of_sum()),
-            self.cpu(),
+            format!("{:.2} {:.2} {:.2}", self.cpu(0), self.cpu(1), self.cpu(2)),
             if self.is_met() { "met" } else { "MISSED" },
             if noise > NOISE {
                 format!(" (others took up to {:.0} % of the CPUs)", noise * 100.0)
@@ -167,7 +180,8 @@ impl Row<'_> {
             "bounce_seconds": self.seconds(2),
             "of_slower": self.of_slower().json(),
             "of_sum": self.of_sum().json(),
-            "cpu_seconds_per_gb": self.cpu(),
+            "cpu_seconds_per_gb": [self.cpu(0), self.cpu(1), self.cpu(2)],
+            "into": self.shape.into,
             "bound": BOUND,
             "met": self.is_met(),
             "noise": self.rounds.noise(),

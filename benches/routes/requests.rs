@@ -37,9 +37,9 @@ impl<'a> Requests<'a> {
     }
 
     /// As much as is under way at once: whatever is done at the first use of files and of memory is done then.
-    pub fn warm_up(&self) -> Vec<Extent> {
-        let len = self.order.request.saturating_mul(self.order.ahead as u64);
-        vec![Extent::new(self.file, 0, len.min(self.file.len()))]
+    pub fn warm_up(&self) -> Vec<Vec<Extent>> {
+        let len = self.order.request.min(self.file.len());
+        vec![vec![Extent::new(self.file, 0, len)]; self.order.ahead]
     }
 
     fn shuffle(&mut self) {

@@ -38,6 +38,7 @@ fn order(args: &Args, place: &Place, contender: Contender) -> Order {
         request: 64 << 20,
         ahead: 3,
         piece: args.piece,
+        into: false,
         bytes: u64::MAX,
         seconds: args.seconds,
         seed: 1,

@@ -15,7 +15,9 @@ pub fn run(order: &Order) -> Result<Outcome, String> {
     let reader = reader.build().map_err(|e| e.to_string())?;
     let file = reader.open(&order.file).map_err(|e| e.to_string())?;
     let mut requests = Requests::new(&file, order);
-    reader.read_blocking(&requests.warm_up()).map_err(|e| e.to_string())?;
+    for warm_up in requests.warm_up() {
+        reader.read_blocking(&warm_up).map_err(|e| e.to_string())?;
+    }
 
     let before = reader.stats();
     let cpu_before = machine::own_cpu_seconds();

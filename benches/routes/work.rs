@@ -28,6 +28,8 @@ pub struct Order {
     /// Bytes of the pieces, in random order all over the file, that a request is made of; 0 for one run of bytes after
     /// the other.
     pub piece: u64,
+    /// Whether pieces lie in a buffer of the caller's, in the order asked, rather than where the carrier puts them.
+    pub into: bool,
     /// No request begins after so many bytes.
     pub bytes: u64,
     /// No request begins after so many seconds.
@@ -52,6 +54,7 @@ impl Order {
             "request": self.request,
             "ahead": self.ahead,
             "piece": self.piece,
+            "into": self.into,
             "bytes": self.bytes,
             "seconds": self.seconds,
             "seed": self.seed,
@@ -73,6 +76,7 @@ impl Order {
             request: number("request")?,
             ahead: number("ahead")? as usize,
             piece: number("piece")?,
+            into: value.get("into")?.as_bool()?,
             bytes: number("bytes")?,
             seconds: value.get("seconds")?.as_f64()?,
             seed: number("seed")?,
