@@ -16,6 +16,7 @@ mod pread_loop;
 mod ram_device;
 mod random;
 mod round;
+mod spread;
 mod stop;
 mod table;
 mod workload;
