@@ -26,9 +26,6 @@ mod reason;
 mod tests;
 mod under_way;
 
-#[cfg(test)]
-mod tests;
-
 pub use builder::CarrierBuilder;
 pub use bytes::RouteBytes;
 pub use carrier::Carrier;

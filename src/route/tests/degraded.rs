@@ -1,6 +1,6 @@
 //! What only the inside of the crate can bring about.
 
-use super::{Carrier, Route};
+use crate::route::{Carrier, NoRoute, Route};
 use crate::storage::{Extent, NoDirect};
 
 /// A drive or a file system may refuse direct reads of a file that it let be opened for them.
@@ -20,7 +20,7 @@ fn a_file_that_loses_its_direct_reads_has_another_route() {
     alike.degrade(reason.clone());
     let decision = bounce.decision(&file).unwrap();
     assert_eq!(decision.chosen, Route::Cached);
-    assert_eq!(decision.why_not(Route::Bounce), Some(&super::NoRoute::NoDirectIo(reason)));
+    assert_eq!(decision.why_not(Route::Bounce), Some(&NoRoute::NoDirectIo(reason)));
     let landed = bounce.carry_blocking(&[Extent::new(&file, 0, 9)]).unwrap();
     assert_eq!((landed.to_host(0).unwrap(), landed.carried().cached), (b"[package]".to_vec(), 9));
     assert!(forced.decision(&alike).is_none());
