@@ -14,7 +14,7 @@ use crate::row::{self, Row};
 use crate::site::{Home, Site, Tally, Temperature};
 use crate::{cases, conform_rows};
 
-const PATIENCE: Duration = Duration::from_secs(170);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn emulated(script: &str) -> Emulated {
     Emulated::new(script).patience(PATIENCE)

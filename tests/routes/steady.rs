@@ -1,4 +1,7 @@
 //! Steady state: once warm, nothing is allocated or registered, and nobody waits for the device while chunks are carried.
+use std::thread;
+use std::time::Duration;
+
 use forebay::{CarrierBuilder, Extent, Placed, Route};
 
 use crate::common::data;
@@ -46,13 +49,29 @@ fn copies(control: &Control) -> u64 {
 const CHUNK: u64 = 256 << 10;
 const CHUNKS: u64 = 64;
 
+/// Carries once while the device waits until all that can be in flight is: there are as many events as that from then on.
+fn warm_up(control: &Control, mut carry: impl FnMut() + Send) {
+    carry();
+    control.script("paused=1");
+    thread::scope(|scope| {
+        let carrying = scope.spawn(&mut carry);
+        let mut before = u64::MAX;
+        while before != control.in_flight() && !carrying.is_finished() {
+            before = control.in_flight();
+            thread::sleep(Duration::from_millis(200));
+        }
+        control.script("paused=0");
+    });
+    carry();
+}
+
 /// Carries the file until it is warm and then three times more; the calls of those three are counted.
 fn steady(control: &Control, builder: CarrierBuilder, what: &str) {
     let files = Files::one(CHUNKS * CHUNK);
     let carrier = builder.chunk(CHUNK).device_budget(2 * CHUNKS * CHUNK).build().unwrap();
     let file = carrier.open(&files.paths[0]).unwrap();
     let carry = || drop(carrier.carry_blocking(&[whole(&file)]).unwrap());
-    (0..3).for_each(|_| carry());
+    warm_up(control, carry);
     control.reset_calls();
     (0..3).for_each(|_| carry());
     for call in FORBIDDEN {
@@ -74,15 +93,16 @@ fn steady_in_place(control: &Control, builder: CarrierBuilder, what: &str) {
     let files = Files::one(CHUNKS * CHUNK);
     let carrier = builder.chunk(CHUNK).build().unwrap();
     let file = carrier.open(&files.paths[0]).unwrap();
-    let mut buffer = carrier.device().allocate((CHUNKS * CHUNK) as usize).unwrap();
-    for round in 0..6 {
-        if round == 3 {
-            control.reset_calls();
-        }
-        let (carried, back) = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]).wait();
+    let mut kept = Some(carrier.device().allocate((CHUNKS * CHUNK) as usize).unwrap());
+    let mut carry = || {
+        let (carried, buffer) = carrier.carry_into(kept.take().unwrap(), &[Placed::new(whole(&file), 0)]).wait();
         assert_eq!(carried.unwrap().total(), CHUNKS * CHUNK);
-        buffer = back;
-    }
+        kept = Some(buffer);
+    };
+    warm_up(control, &mut carry);
+    control.reset_calls();
+    (0..3).for_each(|_| carry());
+    let buffer = kept.unwrap();
     for call in FORBIDDEN {
         assert_eq!(control.calls(call), 0, "{what}: {call}");
     }
