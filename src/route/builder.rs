@@ -95,7 +95,7 @@ impl CarrierBuilder {
     }
 
     /// Bytes of device memory that requests land in, allocated once: it must hold what is kept and what is being
-    /// carried at the same time.
+    /// carried at the same time. The route `direct` takes 2 MiB beside it, to try files in.
     pub fn device_budget(mut self, bytes: u64) -> Self {
         self.device_budget = bytes;
         self

@@ -111,8 +111,8 @@ impl Carrier {
         Ok(file)
     }
 
-    /// The route that bytes of this file take to this carrier's device, and why not the others. `None` where the file
-    /// was opened with something else than this carrier and no route can be had for it.
+    /// The route that bytes of this file take to this carrier's device, and why not the others. `None` where none can
+    /// be had: the file was opened with something else than this carrier, or has lost what the route needs since.
     pub fn decision(&self, file: &File) -> Option<Decision> {
         self.core.decide(file).ok().map(|decision| Decision::clone(&decision))
     }
@@ -123,7 +123,8 @@ impl Carrier {
     /// [`Landed`]. Extents may overlap, repeat, and be empty.
     ///
     /// **Memory.** What landed holds its part of the device budget until it is dropped; a request that finds too little
-    /// free waits, in the order of asking. On a CUDA device the pinned memory is only passed through, so a request may
+    /// free waits, in the order of asking: one that is neither polled nor dropped keeps its place, and those behind it
+    /// waiting. On a CUDA device the pinned memory is only passed through, so a request may
     /// be larger than that; on the host what landed holds its part of the budget, as
     /// [`Reader::read`](crate::Reader::read) says.
     ///

@@ -8,7 +8,9 @@ use forebay::{Carrier, CarryFault, Device, Extent, NoRoute, Placed, Route, Switc
 
 use crate::common::data;
 use crate::common::emulated::{Emulated, clean};
-use crate::rig::{FORMS, Files, builder, builder_on, carrier, check, whole};
+use crate::common::mounts::LoopDevice;
+use crate::or_skip;
+use crate::rig::{FORMS, Files, builder, builder_on, carrier, check, ways, whole};
 
 const LEN: u64 = 500_000;
 
@@ -278,5 +280,84 @@ fn carriers_come_and_go() {
             count("fd"),
             count("task")
         );
+    });
+}
+
+/// Its end is where its last sector ends, in the middle of what cuFile reads at once.
+#[test]
+fn a_block_device_is_carried_to_its_last_byte() {
+    const SIZE: u64 = (3 << 20) + 512;
+    clean("", |control| {
+        let device = or_skip!(LoopDevice::new(SIZE, 512));
+        std::fs::write(&device.device, data::bytes(7, 0, SIZE)).unwrap();
+        for (way, builder) in ways() {
+            data::drop_cache(&device.device).unwrap();
+            let carrier = builder.build().unwrap();
+            let file = carrier.open(&device.device).unwrap_or_else(|error| panic!("{way}: {error}"));
+            let asked = [(0, SIZE), (1, 511), (4095, 2), (SIZE - 1, 1), (SIZE - 70_000, 70_000), (SIZE, 0)];
+            let extents = asked.map(|(offset, len)| Extent::new(&file, offset, len));
+            let landed = carrier.carry_blocking(&extents).unwrap_or_else(|error| panic!("{way}: {error}"));
+            check(&landed, &asked.map(|(offset, len)| (7, offset, len)));
+            let buffer = carrier.device().allocate(SIZE as usize).unwrap();
+            let (carried, buffer) = carrier.carry_into(buffer, &[Placed::new(whole(&file), 0)]).wait();
+            assert_eq!(carried.unwrap_or_else(|error| panic!("{way}: {error}")).total(), SIZE);
+            data::check(&control.read_device(buffer.device_address().unwrap(), SIZE as usize), 7, 0).unwrap();
+            drop(buffer);
+            let past = carrier.carry_blocking(&[Extent::new(&file, SIZE - 1, 2)]).unwrap_err().to_string();
+            assert!(past.contains("passes the end"), "{past}");
+        }
+        let shorter = carrier(Route::Direct);
+        let file = shorter.open(&device.device).unwrap();
+        device.shrink_to(1 << 20);
+        data::drop_cache(&device.device).unwrap();
+        let error = shorter.carry_blocking(&[Extent::new(&file, 2 << 20, 8192)]).unwrap_err().to_string();
+        assert!(error.contains(&format!("{} at {}", device.device.display(), 2 << 20)), "{error}");
+    });
+}
+
+/// One request holds as many bytes as there are on the device, and not one more.
+#[test]
+fn a_request_may_fill_the_device_budget() {
+    clean("", |_| {
+        let files = Files::one(1 << 20);
+        for (way, builder) in ways() {
+            let carrier = builder.device_budget(1 << 20).build().unwrap();
+            let file = carrier.open(&files.paths[0]).unwrap();
+            let landed = carrier.carry_blocking(&[whole(&file)]).unwrap_or_else(|error| panic!("{way}: {error}"));
+            check(&landed, &[(0, 0, 1 << 20)]);
+            drop(landed);
+            let two = [Extent::new(&file, 0, 1 << 20), Extent::new(&carrier.open(&files.paths[0]).unwrap(), 0, 1)];
+            let error = carrier.carry_blocking(&two).unwrap_err().to_string();
+            assert!(error.contains("device budget of 1 MiB"), "{way}: {error}");
+        }
+    });
+}
+
+/// Whoever polled it last is woken.
+#[test]
+fn a_carry_that_waits_may_be_handed_on() {
+    use std::future::{Future, poll_fn};
+    use std::task::Poll;
+    clean("jitter_us=500", |_| {
+        let files = Files::one(LEN);
+        for (way, builder) in ways() {
+            let carrier = builder.device_budget(1 << 20).build().unwrap();
+            let file = carrier.open(&files.paths[0]).unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+            runtime.block_on(async {
+                for _ in 0..10 {
+                    let held = carrier.carry(&[Extent::new(&file, 0, LEN), whole(&file)]).await.unwrap();
+                    let other = carrier.carry(&[Extent::new(&file, 0, 200_000)]).await.unwrap();
+                    let mut waiting = Box::pin(carrier.carry(&[whole(&file)]));
+                    assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
+                    let task = tokio::spawn(waiting);
+                    tokio::task::yield_now().await;
+                    drop((held, other));
+                    let landed = tokio::time::timeout(Duration::from_secs(10), task).await;
+                    let landed = landed.unwrap_or_else(|_| panic!("{way}: nobody was woken")).unwrap().unwrap();
+                    check(&landed, &[(0, 0, LEN)]);
+                }
+            });
+        }
     });
 }

@@ -11,6 +11,7 @@ mod drops;
 mod edges;
 mod faults;
 mod forks;
+mod fuzz;
 mod machines;
 mod many_files;
 mod memory;
