@@ -72,7 +72,9 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
         core.check_process().map_err(|error| CarryError { path, offset, fault: CarryFault::Device(error) })?;
     }
     let direct = core.direct_files(extents)?;
-    let least = |file: &File| if direct.contains(&file.inner.id) { least_align(file) } else { 1 };
+    /// So that bytes lie as far from a multiple of this on the device as in their file, whichever way they come.
+    const GRAIN: u32 = 64;
+    let least = |file: &File| if direct.contains(&file.inner.id) { least_align(file) } else { GRAIN };
     let mut plan = Plan::with_least(extents, core.reader.settings(), least)?;
     send_by(core, &direct, &mut plan);
     if core.switches.allows(Route::Cached) && !direct.is_empty() {

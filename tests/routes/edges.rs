@@ -361,3 +361,22 @@ fn a_carry_that_waits_may_be_handed_on() {
         }
     });
 }
+
+/// A kernel that loads four floats at once fails at addresses that are no multiple of 16; whether the bytes were in the
+/// page cache must not decide about that.
+#[test]
+fn bytes_lie_as_far_from_a_multiple_of_64_as_in_their_file() {
+    clean("", |_| {
+        let files = Files::one(LEN);
+        for (way, builder) in ways() {
+            let carrier = builder.build().unwrap();
+            let file = carrier.open(&files.paths[0]).unwrap();
+            let asked = [(1001, 9), (1024, 4096), (100_001, 1), (200_064, 128), (1001, 3), (LEN - 1, 1), (0, 1)];
+            let landed = carrier.carry_blocking(&asked.map(|(offset, len)| Extent::new(&file, offset, len))).unwrap();
+            check(&landed, &asked.map(|(offset, len)| (0, offset, len)));
+            for (i, (offset, _)) in asked.into_iter().enumerate() {
+                assert_eq!(landed.device_address(i).unwrap() % 64, offset % 64, "{way}: {offset}");
+            }
+        }
+    });
+}
