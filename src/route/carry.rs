@@ -122,15 +122,13 @@ fn why_in_vain(core: &Core) -> Option<DeviceError> {
 }
 
 impl Carrying {
-    fn begin(core: &Core, plan: Plan, files: &DirectFiles, slot: DeviceSlot) -> Self {
+    fn begin(core: &Core, mut plan: Plan, files: &DirectFiles, slot: DeviceSlot) -> Self {
         let slot = Arc::new(slot);
         let loan: Arc<dyn Memory> = Arc::clone(&slot) as _;
         // What is in the page cache already is read from there, where that is allowed.
-        let is_direct = |part: &Part| {
-            let chosen = files.contains(&plan.files[part.file as usize].inner.id);
-            chosen && part.via == Via::Direct
-        };
-        let parts: Vec<Part> = plan.layout.parts.iter().filter(|part| is_direct(part)).cloned().collect();
+        let mut chosen: Vec<bool> = plan.files.iter().map(|file| files.contains(&file.inner.id)).collect();
+        let is_direct = |part: &Part, chosen: &[bool]| chosen[part.file as usize] && part.via == Via::Direct;
+        let parts: Vec<Part> = plan.layout.parts.iter().filter(|part| is_direct(part, &chosen)).cloned().collect();
         let direct = match core.direct().filter(|_| !parts.is_empty()) {
             Some(direct) => {
                 let (memory, start) = (Arc::clone(direct.memory()), slot.start() as u64);
@@ -139,7 +137,15 @@ impl Carrying {
             }
             None => Ok(None),
         };
-        let groups = groups(&plan, core.chunk, |part| !is_direct(part));
+        let direct = direct.or_else(|error| {
+            core.may_go_another_way(error)?;
+            for part in plan.layout.parts.iter_mut().filter(|part| is_direct(part, &chosen)) {
+                part.via = if core.switches.allows(Route::Bounce) { Via::Direct } else { Via::Buffered };
+            }
+            chosen.fill(false);
+            Ok(None)
+        });
+        let groups = groups(&plan, core.chunk, |part| !is_direct(part, &chosen));
         let loads = groups.into_iter().map(Load::as_laid_out).collect();
         let first = plan.layout.parts.first().map(|part| {
             let file = &plan.files[part.file as usize];

@@ -9,6 +9,7 @@ use forebay::{Carrier, CarryFault, Device, Extent, NoRoute, Placed, Route, Switc
 use crate::common::data;
 use crate::common::emulated::{Emulated, clean};
 use crate::common::mounts::LoopDevice;
+use crate::common::privilege::Reduced;
 use crate::or_skip;
 use crate::rig::{FORMS, Files, builder, builder_on, carrier, check, ways, whole};
 
@@ -378,5 +379,25 @@ fn bytes_lie_as_far_from_a_multiple_of_64_as_in_their_file() {
                 assert_eq!(landed.device_address(i).unwrap() % 64, offset % 64, "{way}: {offset}");
             }
         }
+    });
+}
+
+/// As when a driver has no room for one file more.
+#[test]
+fn a_file_that_cufile_no_longer_takes_goes_another_way() {
+    Emulated::new("").reduced(Reduced::new().open_files(64)).run(|control| {
+        let files = Files::new(&[20_000; 80]);
+        let carrier = builder().build().unwrap();
+        let forced = builder().route(Route::Direct).build().unwrap();
+        let (opened, others) = (files.open(&carrier), files.open(&forced));
+        files.cool();
+        control.script("fail=cuFileHandleRegister:5027");
+        // The first ones were closed since.
+        let landed = carrier.carry_blocking(&[whole(&opened[0]), whole(&opened[1])]).unwrap();
+        check(&landed, &[(0, 0, 20_000), (1, 0, 20_000)]);
+        assert_eq!(landed.carried().bounce, 40_000);
+        let error = forced.carry_blocking(&[whole(&others[0])]).unwrap_err();
+        assert!(error.to_string().contains("5027"), "{error}");
+        control.script("clear");
     });
 }
