@@ -295,6 +295,20 @@ impl Core {
         !self.switches.allows(Route::Bounce) && !self.switches.allows(Route::Cached)
     }
 
+    /// Lets what cuFile does not take after all go by another route, where one is allowed.
+    ///
+    /// # Errors
+    /// The same one, where none is, or the file itself is the matter.
+    pub(super) fn may_go_another_way(&self, error: CarryError) -> Result<(), CarryError> {
+        match &error.fault {
+            CarryFault::NoRoute { .. } if !self.is_direct_alone() => {
+                tracing::warn!("a request goes by another route than direct: {error}");
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
     fn can_direct(&self, file: &File) -> Result<(), NoRoute> {
         let direct = self.cufile()?;
         let forced = self.switches.forced() == Some(Route::Direct);

@@ -72,7 +72,9 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
         core.check_process().map_err(|error| CarryError { path, offset, fault: CarryFault::Device(error) })?;
     }
     let direct = core.direct_files(extents)?;
-    let least = |file: &File| if direct.contains(&file.inner.id) { least_align(file) } else { 1 };
+    /// So that bytes lie as far from a multiple of this on the device as in their file, whichever way they come.
+    const GRAIN: u32 = 64;
+    let least = |file: &File| if direct.contains(&file.inner.id) { least_align(file) } else { GRAIN };
     let mut plan = Plan::with_least(extents, core.reader.settings(), least)?;
     send_by(core, &direct, &mut plan);
     if core.switches.allows(Route::Cached) && !direct.is_empty() {
@@ -120,15 +122,13 @@ fn why_in_vain(core: &Core) -> Option<DeviceError> {
 }
 
 impl Carrying {
-    fn begin(core: &Core, plan: Plan, files: &DirectFiles, slot: DeviceSlot) -> Self {
+    fn begin(core: &Core, mut plan: Plan, files: &DirectFiles, slot: DeviceSlot) -> Self {
         let slot = Arc::new(slot);
         let loan: Arc<dyn Memory> = Arc::clone(&slot) as _;
         // What is in the page cache already is read from there, where that is allowed.
-        let is_direct = |part: &Part| {
-            let chosen = files.contains(&plan.files[part.file as usize].inner.id);
-            chosen && part.via == Via::Direct
-        };
-        let parts: Vec<Part> = plan.layout.parts.iter().filter(|part| is_direct(part)).cloned().collect();
+        let mut chosen: Vec<bool> = plan.files.iter().map(|file| files.contains(&file.inner.id)).collect();
+        let is_direct = |part: &Part, chosen: &[bool]| chosen[part.file as usize] && part.via == Via::Direct;
+        let parts: Vec<Part> = plan.layout.parts.iter().filter(|part| is_direct(part, &chosen)).cloned().collect();
         let direct = match core.direct().filter(|_| !parts.is_empty()) {
             Some(direct) => {
                 let (memory, start) = (Arc::clone(direct.memory()), slot.start() as u64);
@@ -137,7 +137,15 @@ impl Carrying {
             }
             None => Ok(None),
         };
-        let groups = groups(&plan, core.chunk, |part| !is_direct(part));
+        let direct = direct.or_else(|error| {
+            core.may_go_another_way(error)?;
+            for part in plan.layout.parts.iter_mut().filter(|part| is_direct(part, &chosen)) {
+                part.via = if core.switches.allows(Route::Bounce) { Via::Direct } else { Via::Buffered };
+            }
+            chosen.fill(false);
+            Ok(None)
+        });
+        let groups = groups(&plan, core.chunk, |part| !is_direct(part, &chosen));
         let loads = groups.into_iter().map(Load::as_laid_out).collect();
         let first = plan.layout.parts.first().map(|part| {
             let file = &plan.files[part.file as usize];

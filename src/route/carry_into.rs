@@ -16,7 +16,6 @@ use super::placed::{Placed, check, loads};
 use super::reason::NoRoute;
 use super::under_way::UnderWay;
 use crate::device::DeviceBuffer;
-use crate::device::cufile::Registration;
 use crate::storage::{Extent, File, Part, Plan, groups};
 
 /// Bytes on their way to places in a buffer: a future of the bytes carried, by route, and of the buffer.
@@ -82,33 +81,31 @@ fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderW
             others.push(placed.clone());
         }
     }
-    let memory = match core.direct().filter(|_| !direct.is_empty()).map(|direct| direct.register(buffer)) {
-        None => None,
-        Some(Ok(memory)) => Some(memory),
-        Some(Err(reason)) if core.is_direct_alone() => {
-            return Err(failed(CarryFault::NoRoute { route: Route::Direct, reason }));
-        }
-        Some(Err(reason)) => {
-            tracing::warn!("{buffer:?} is not filled by the route direct: {reason}; {}", reason.fix());
-            others.append(&mut direct);
-            None
-        }
-    };
-    let extents: Vec<Extent> = others.iter().map(|placed| placed.extent.clone()).collect();
+    let mut plan = plan_of(core, &others)?;
+    let read = direct_read(core, buffer, &direct).or_else(|error| {
+        core.may_go_another_way(error)?;
+        others.append(&mut direct);
+        plan = plan_of(core, &others)?;
+        Ok(None)
+    });
     let places: Vec<usize> = others.iter().map(|placed| placed.at).collect();
-    let plan = Plan::new(&extents, core.reader.settings())?;
     let loads = loads(groups(&plan, core.chunk, |_| true), &plan.layout.pieces, &places);
-    let read = memory.map_or(Ok(None), |memory| direct_read(core, buffer, memory, direct));
     Ok(UnderWay::begin(core, buffer.memory(), loads, read, Some(&first.extent)))
 }
 
-fn direct_read(
-    core: &Core,
-    buffer: &DeviceBuffer,
-    memory: Arc<Registration>,
-    mut placed: Vec<Placed>,
-) -> Result<Option<DirectRead>, CarryError> {
-    let Some(direct) = core.direct().filter(|_| !placed.is_empty()) else { return Ok(None) };
+fn plan_of(core: &Core, placed: &[Placed]) -> Result<Plan, CarryError> {
+    let extents: Vec<Extent> = placed.iter().map(|placed| placed.extent.clone()).collect();
+    Ok(Plan::new(&extents, core.reader.settings())?)
+}
+
+/// Begins to read what cuFile reads. After an error nothing has begun.
+fn direct_read(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<Option<DirectRead>, CarryError> {
+    let (Some(first), Some(direct)) = (placed.first(), core.direct()) else { return Ok(None) };
+    let memory = direct.register(buffer).map_err(|reason| {
+        let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
+        CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } }
+    })?;
+    let mut placed: Vec<&Placed> = placed.iter().collect();
     placed.sort_by_key(|placed| (placed.extent.file.inner.id, placed.extent.offset));
     let mut files: Vec<File> = Vec::new();
     let mut parts: Vec<Part> = Vec::with_capacity(placed.len());

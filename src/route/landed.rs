@@ -93,6 +93,8 @@ impl Landed {
 
     /// The address of one extent in the memory of the CUDA device, a `CUdeviceptr`; `None` past the last one, for one
     /// without bytes, and on the host. It is valid for as long as `self` is.
+    ///
+    /// It lies as far from a multiple of 64 as the extent does in its file: what is aligned there is here, too.
     pub fn device_address(&self, index: usize) -> Option<u64> {
         match &self.place {
             Place::Host(_) => None,

@@ -9,6 +9,7 @@ use forebay::{Carrier, CarryFault, Device, Extent, NoRoute, Placed, Route, Switc
 use crate::common::data;
 use crate::common::emulated::{Emulated, clean};
 use crate::common::mounts::LoopDevice;
+use crate::common::privilege::Reduced;
 use crate::or_skip;
 use crate::rig::{FORMS, Files, builder, builder_on, carrier, check, ways, whole};
 
@@ -359,5 +360,44 @@ fn a_carry_that_waits_may_be_handed_on() {
                 }
             });
         }
+    });
+}
+
+/// A kernel that loads four floats at once fails at addresses that are no multiple of 16; whether the bytes were in the
+/// page cache must not decide about that.
+#[test]
+fn bytes_lie_as_far_from_a_multiple_of_64_as_in_their_file() {
+    clean("", |_| {
+        let files = Files::one(LEN);
+        for (way, builder) in ways() {
+            let carrier = builder.build().unwrap();
+            let file = carrier.open(&files.paths[0]).unwrap();
+            let asked = [(1001, 9), (1024, 4096), (100_001, 1), (200_064, 128), (1001, 3), (LEN - 1, 1), (0, 1)];
+            let landed = carrier.carry_blocking(&asked.map(|(offset, len)| Extent::new(&file, offset, len))).unwrap();
+            check(&landed, &asked.map(|(offset, len)| (0, offset, len)));
+            for (i, (offset, _)) in asked.into_iter().enumerate() {
+                assert_eq!(landed.device_address(i).unwrap() % 64, offset % 64, "{way}: {offset}");
+            }
+        }
+    });
+}
+
+/// As when a driver has no room for one file more.
+#[test]
+fn a_file_that_cufile_no_longer_takes_goes_another_way() {
+    Emulated::new("").reduced(Reduced::new().open_files(64)).run(|control| {
+        let files = Files::new(&[20_000; 80]);
+        let carrier = builder().build().unwrap();
+        let forced = builder().route(Route::Direct).build().unwrap();
+        let (opened, others) = (files.open(&carrier), files.open(&forced));
+        files.cool();
+        control.script("fail=cuFileHandleRegister:5027");
+        // The first ones were closed since.
+        let landed = carrier.carry_blocking(&[whole(&opened[0]), whole(&opened[1])]).unwrap();
+        check(&landed, &[(0, 0, 20_000), (1, 0, 20_000)]);
+        assert_eq!(landed.carried().bounce, 40_000);
+        let error = forced.carry_blocking(&[whole(&others[0])]).unwrap_err();
+        assert!(error.to_string().contains("5027"), "{error}");
+        control.script("clear");
     });
 }
