@@ -121,13 +121,15 @@ fn rest(file: &forebay::File, run: u64) -> Option<Placed> {
 }
 
 fn bytes_of(carrier: &Carrier, buffer: &DeviceBuffer) -> Vec<u8> {
-    match buffer.device_address() {
+    let bytes = carrier.to_host(buffer, 0..buffer.len()).unwrap();
+    let seen_otherwise = match buffer.device_address() {
         Some(address) => Control::here().read_device(address, buffer.len()),
-        None => {
-            assert_eq!(carrier.device().kind(), DeviceKind::Host);
-            buffer.host().unwrap().to_vec()
-        }
-    }
+        None => buffer.host().unwrap().to_vec(),
+    };
+    assert!(bytes == seen_otherwise);
+    assert_eq!(carrier.to_host(buffer, 5..9).unwrap(), bytes[5..9]);
+    assert!(carrier.to_host(buffer, 0..buffer.len() + 1).is_err());
+    bytes
 }
 
 fn refusals(carrier: &Carrier, path: &Path) {

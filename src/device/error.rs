@@ -79,6 +79,14 @@ pub enum DeviceFault {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// A range that does not lie in a buffer of this device.
+    #[error("the bytes {range:?} are not in a buffer of {len} bytes of this device; ask for a range inside it")]
+    NotInBuffer {
+        /// What was asked for.
+        range: std::ops::Range<usize>,
+        /// Bytes of the buffer.
+        len: usize,
+    },
     /// A copy would leave its memory: a fault of this crate, and no byte was copied.
     #[error("a copy would leave the memory that it belongs to; please report this fault of forebay's")]
     Outside,

@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -24,7 +25,7 @@ use super::placed::Placed;
 use super::reason::NoRoute;
 use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
 use crate::device::{
-    Copier, CudaDevice, Device, DeviceArena, DeviceBuffer, DeviceError, DeviceFault, HostCopier, PinnedArena,
+    Copier, CudaDevice, Device, DeviceArena, DeviceBuffer, DeviceError, DeviceFault, HostCopier, Memory, PinnedArena,
 };
 use crate::memory::Slot;
 use crate::storage::{Extent, File, Reader};
@@ -158,6 +159,21 @@ impl Carrier {
         CarryInto::new(&self.core, buffer, placed)
     }
 
+    /// Copies a range of a buffer to the heap, and waits for that. For a look at the bytes, or a check.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where the device fails, the buffer is of another one, or the range is not inside it.
+    pub fn to_host(&self, buffer: &DeviceBuffer, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
+        let device = self.core.device.to_string();
+        if buffer.device().to_string() != device || range.start > range.end || range.end > buffer.len() {
+            return Err(DeviceError { device, fault: DeviceFault::NotInBuffer { range, len: buffer.len() } });
+        }
+        match buffer.host() {
+            Some(bytes) => Ok(bytes[range].to_vec()),
+            None => self.core.fetch(buffer.memory(), range),
+        }
+    }
+
     /// Bytes delivered so far, by route.
     pub fn carried(&self) -> RouteBytes {
         self.core.tally.now()
@@ -236,6 +252,24 @@ impl Core {
             }
         }
         Ok(direct)
+    }
+
+    /// Copies a range of device memory to the heap.
+    pub(super) fn fetch(&self, memory: &Arc<dyn Memory>, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
+        let Some(gpu) = &self.gpu else { return Ok(Vec::new()) };
+        self.check_process()?;
+        let mut bytes = Vec::with_capacity(range.len());
+        for from in range.clone().step_by(self.chunk) {
+            let len = self.chunk.min(range.end - from);
+            let pinned = self.pinned_slot(len)?;
+            let mut down = lock(&gpu.down);
+            let copier = match &mut *down {
+                Some(copier) => copier,
+                none => none.insert(gpu.device.copier(Arc::clone(&gpu.pinned))?),
+            };
+            bytes.extend_from_slice(&copier.to_host(memory, from, pinned)?);
+        }
+        Ok(bytes)
     }
 
     /// cuFile, where it can be had.

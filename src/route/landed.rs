@@ -8,7 +8,6 @@ use super::bytes::RouteBytes;
 use super::carrier::Core;
 use crate::device::{Device, DeviceError, DeviceSlot, Event, Memory};
 use crate::storage::Pieces;
-use crate::sync::lock;
 
 /// The bytes of each extent of one request, in the order asked, in the memory of the device.
 ///
@@ -131,29 +130,14 @@ impl Landed {
             Place::Device { slot, pieces } => {
                 let range = pieces[index].clone();
                 match slot {
-                    Some(slot) if !range.is_empty() => self.fetch(slot, range),
+                    Some(slot) if !range.is_empty() => {
+                        let memory: Arc<dyn Memory> = Arc::clone(slot) as _;
+                        self.core.fetch(&memory, range)
+                    }
                     _ => Ok(Vec::new()),
                 }
             }
         }
-    }
-
-    fn fetch(&self, slot: &Arc<DeviceSlot>, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
-        let Some(gpu) = &self.core.gpu else { return Ok(Vec::new()) };
-        self.core.check_process()?;
-        let mut bytes = Vec::with_capacity(range.len());
-        let memory: Arc<dyn Memory> = Arc::clone(slot) as _;
-        for from in range.clone().step_by(self.core.chunk) {
-            let len = self.core.chunk.min(range.end - from);
-            let pinned = self.core.pinned_slot(len)?;
-            let mut down = lock(&gpu.down);
-            let copier = match &mut *down {
-                Some(copier) => copier,
-                none => none.insert(gpu.device.copier(Arc::clone(&gpu.pinned))?),
-            };
-            bytes.extend_from_slice(&copier.to_host(&memory, from, pinned)?);
-        }
-        Ok(bytes)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The primary contexts of the devices, which one is current on a thread, and who may reach whose memory.
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::Mutex;
@@ -31,6 +31,8 @@ static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts { primary: Vec::new(), pe
 
 thread_local! {
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// How far captures of other threads reach into this one: global, until it says otherwise. Nothing is captured here.
+    static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The device whose context is current on this thread.
@@ -232,6 +234,18 @@ extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_in
         required()?;
         put(least, 0)?;
         put(greatest, -5)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut u32) -> i32 {
+    call("cuThreadExchangeStreamCaptureMode", || {
+        // SAFETY: the caller's pointer to one number, as the driver's contract has it, or null.
+        let Some(&wanted) = (unsafe { mode.as_ref() }) else { return Err(codes::INVALID_VALUE) };
+        if wanted > 2 {
+            return wrong(codes::INVALID_VALUE, format!("there is no mode {wanted} of stream captures"));
+        }
+        put(mode, CAPTURE_MODE.replace(wanted))
     })
 }
 

@@ -68,3 +68,23 @@ fn no_call_changes_what_is_current() {
         assert_eq!((release(0), release(1)), (0, 0));
     });
 }
+
+/// A capture of the mode `GLOBAL` on any thread is broken by what other threads ask the driver meanwhile, unless they have
+/// said that they have no part in it. Threads of the caller's keep the mode that they have.
+#[test]
+fn our_threads_have_no_part_in_captures() {
+    clean("", |control| {
+        let files = Files::one(1 << 20);
+        for (way, builder) in ways() {
+            control.reset_calls();
+            let carrier = builder.build().unwrap();
+            let file = carrier.open(&files.paths[0]).unwrap();
+            check(&carrier.carry_blocking(&[whole(&file)]).unwrap(), &[(0, 0, 1 << 20)]);
+            assert!(control.calls("cuThreadExchangeStreamCaptureMode") > 0, "{way}");
+            const GLOBAL: u32 = 0;
+            let mut mode = GLOBAL;
+            let exchange = control.function::<extern "C" fn(*mut u32) -> i32>("cuThreadExchangeStreamCaptureMode");
+            assert_eq!((exchange(&mut mode), mode), (0, GLOBAL), "{way}");
+        }
+    });
+}

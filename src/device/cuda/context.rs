@@ -104,6 +104,7 @@ impl CudaDevice {
         if mutant::is_planted(mutant::NO_CONTEXT) {
             return Ok(());
         }
+        self.library.leave_captures();
         self.set_current(self.raw())
     }
 

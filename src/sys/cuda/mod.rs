@@ -110,6 +110,7 @@ table! {
     fn event_destroy = "cuEventDestroy_v2"(Event);
     fn error_name = "cuGetErrorName"(c_int, *mut *const c_char);
     optional {
+        fn exchange_capture_mode = "cuThreadExchangeStreamCaptureMode"(*mut c_uint);
         // From CUDA 13 on; the function of the same name without `_v2`, of CUDA 12.8, takes one argument more.
         fn copy_batch = "cuMemcpyBatchAsync_v2"(
             *mut DevicePtr, *mut DevicePtr, *mut usize, usize, *mut CopyAttributes, *mut usize, usize, Stream
@@ -121,6 +122,17 @@ table! {
 }
 
 impl CudaLibrary {
+    /// Keeps this thread, one of our own, out of other threads' stream captures: while one of the mode `GLOBAL` is under
+    /// way, asking for an event from any thread would fail, and break the capture.
+    pub(crate) fn leave_captures(&self) {
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+        const RELAXED: c_uint = 2;
+        let Some(exchange) = self.exchange_capture_mode else { return };
+        let mut mode = RELAXED;
+        // SAFETY: the driver reads one number and writes the one that was before. Refused, all is as it was.
+        let _ = unsafe { exchange(&mut mode) };
+    }
+
     /// A code as a result.
     pub(crate) fn check(&self, call: &'static str, code: c_int) -> Result<(), CudaCode> {
         if code == 0 { Ok(()) } else { Err(CudaCode { call, code, name: self.name(code) }) }

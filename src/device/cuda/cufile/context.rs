@@ -23,6 +23,8 @@ pub(super) struct Driver {
     pub(super) event_record: unsafe extern "C" fn(Event, Stream) -> c_int,
     pub(super) event_query: unsafe extern "C" fn(Event) -> c_int,
     pub(super) event_destroy: unsafe extern "C" fn(Event) -> c_int,
+    /// Keeps a thread of our own out of other threads' stream captures.
+    pub(super) leave_captures: fn(),
     /// Makes an error of a code.
     pub(super) error: fn(&'static str, c_int) -> CudaCode,
 }
@@ -41,6 +43,11 @@ impl Driver {
             event_record: library.event_record,
             event_query: library.event_query,
             event_destroy: library.event_destroy,
+            leave_captures: || {
+                if let Ok(library) = cuda::library() {
+                    library.leave_captures();
+                }
+            },
             error: |call, code| match cuda::library().map(|library| library.check(call, code)) {
                 Ok(Err(error)) => error,
                 _ => CudaCode { call, code, name: "an error".into() },
@@ -95,6 +102,11 @@ impl Context {
 
     /// Makes it current on this thread, for good: for threads of our own.
     pub(super) fn bind(&self) -> Result<(), CudaCode> {
+        (self.driver.leave_captures)();
+        self.make_current()
+    }
+
+    fn make_current(&self) -> Result<(), CudaCode> {
         #[cfg(test)]
         if mutant::is_planted(mutant::NO_CONTEXT) {
             return Ok(());
@@ -110,7 +122,7 @@ impl Context {
         // SAFETY: the driver writes one pointer.
         self.driver.check("cuCtxGetCurrent", unsafe { (self.driver.current)(&mut before) })?;
         if before != self.raw {
-            self.bind()?;
+            self.make_current()?;
         }
         Ok(Entered { context: self, before })
     }

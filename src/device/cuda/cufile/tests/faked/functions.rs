@@ -283,6 +283,7 @@ pub(super) fn context() -> Context {
         event_record,
         event_query,
         event_destroy,
+        leave_captures: || {},
         error: |call, code| CudaCode { call, code, name: "A_FAKE_ERROR".into() },
     };
     Context::of(Box::leak(Box::new(driver)), CONTEXT)
