@@ -25,6 +25,7 @@ impl Ways<'_> {
         findings.extend(sizes(config, budget));
         findings.extend(batches(config));
         findings.extend(slabs(config));
+        findings.extend(rdma(config));
         findings.extend(denied(config));
         findings.extend(logging(config));
         findings
@@ -169,6 +170,37 @@ fn slabs(config: &CuFileJson) -> Option<Finding> {
         }
         _ => None,
     }
+}
+
+/// The adapters by which files over a network are read directly, and the ways that are tried instead of the nearest one.
+fn rdma(config: &CuFileJson) -> Vec<Finding> {
+    const ADAPTERS: &str = "rdma_dev_addr_list";
+    const ROUTING: &str = "rdma_dynamic_routing";
+    const ORDER: &str = "rdma_dynamic_routing_order";
+    let mut findings = Vec::new();
+    if let Some(adapters) = config.setting(&format!("/properties/{ADAPTERS}")) {
+        let fix = "a list of the adapters' IPv4 addresses, such as [ \"172.16.8.1\" ]";
+        let addresses = adapters.as_array().map(|list| list.iter().map(text).collect::<Vec<String>>());
+        findings.push(match addresses {
+            None => Finding::no(KIND, ADAPTERS, "it is not a list: cuFile finds no RDMA adapter by it", fix),
+            Some(list) if list.is_empty() => {
+                Finding::note(KIND, ADAPTERS, "empty: files over a network are not read directly").fix(fix)
+            }
+            Some(list) => match list.iter().find(|address| address.parse::<std::net::Ipv4Addr>().is_err()) {
+                Some(wrong) => Finding::no(KIND, ADAPTERS, format!("{wrong} is no IPv4 address"), fix),
+                None => Finding::yes(KIND, ADAPTERS, format!("files over a network by {}", list.join(", "))),
+            },
+        });
+    }
+    match flag(config, ROUTING, &format!("/properties/{ROUTING}"), None) {
+        Err(finding) => findings.push(*finding),
+        Ok(Some(true)) if config.setting(&format!("/properties/{ORDER}")).is_none() => {
+            let fix = format!("set {ORDER}, such as [ \"GPU_MEM_NVLINKS\", \"GPU_MEM\", \"SYS_MEM\", \"P2P\" ]");
+            findings.push(Finding::no(KIND, ROUTING, format!("on, and {ORDER} does not say what to try"), fix));
+        }
+        Ok(_) => {}
+    }
+    findings
 }
 
 fn denied(config: &CuFileJson) -> Vec<Finding> {

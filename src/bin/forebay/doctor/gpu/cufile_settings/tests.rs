@@ -52,6 +52,9 @@ fn settings_that_forbid_or_weaken_direct_reads() {
         ("\"io_batchsize\": 512", "1 to 256"),
         ("\"posix_pool_slab_size_kb\": [4], \"posix_pool_slab_count\": [128, 64]", "1 sizes and 2 counts"),
         ("\"posix_pool_slab_count\": \"many\"", "not lists of numbers"),
+        ("\"rdma_dev_addr_list\": \"172.16.8.1\"", "not a list"),
+        ("\"rdma_dev_addr_list\": [ \"172.16.8.1\", \"mlx5_0\" ]", "mlx5_0 is no IPv4 address"),
+        ("\"rdma_dynamic_routing\": true", "does not say what to try"),
     ] {
         let all = with_property(property);
         assert!(says_no(&all, "cufile_json", words), "{property}: {all:#?}");
@@ -120,4 +123,20 @@ fn files_that_are_missing_unreadable_or_malformed() {
     let folder = FakeMachine::good().variable("CUFILE_ENV_PATH_JSON", "/").machine_findings();
     assert!(says_no(&folder, "cufile_json", "cannot be read"));
     assert!(says_no(&with("{\n\"properties\": {"), "cufile_json", "line 2"));
+}
+
+#[test]
+fn adapters_for_files_over_a_network() {
+    let of_list = |list: &str| {
+        let all = with_property(&format!("\"rdma_dev_addr_list\": {list}"));
+        of(&all, "cufile_json", "rdma_dev_addr_list").clone()
+    };
+    let two = of_list("[ \"172.16.8.1\", \"172.16.9.1\" ]");
+    assert_eq!(two.verdict, Verdict::Yes);
+    assert!(two.reason.unwrap().contains("172.16.8.1, 172.16.9.1"));
+    let none = of_list("[]");
+    assert_eq!(none.verdict, Verdict::Note);
+    assert!(none.fix.is_some());
+    let routed = with_property("\"rdma_dynamic_routing\": true, \"rdma_dynamic_routing_order\": [ \"SYS_MEM\" ]");
+    assert!(!says_no(&routed, "cufile_json", "what to try"));
 }
