@@ -52,11 +52,9 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     }
     let bytes = landed.carried().total();
     println!("… {} lines of {}, {bytes} bytes in {took:?} to {device}, {}", landed.len(), lines.len(), device.name());
-    for (route, bytes) in landed.carried().by_name() {
-        println!("{bytes} bytes by the route {route}");
-    }
-    for rejected in carrier.decision(&file).iter().flat_map(|decision| &decision.rejected) {
-        println!("not by {}: {}; {}", rejected.route, rejected.reason, rejected.fix());
+    println!("bytes by route: {}", landed.carried());
+    if let Some(decision) = carrier.decision(&file) {
+        println!("the route of what is not in the page cache: {decision}");
     }
     Ok(())
 }

@@ -47,7 +47,8 @@ impl CarrierBuilder {
         self
     }
 
-    /// Takes this route and no other.
+    /// Takes this route and no other. `direct` is taken also where cuFile serves a file through its compatibility mode only,
+    /// which a warning and [`Decision::compat`](super::Decision::compat) say, and is counted as that.
     pub fn route(mut self, route: Route) -> Self {
         self.switches = Switches::default();
         match route {
@@ -95,7 +96,8 @@ impl CarrierBuilder {
     }
 
     /// Bytes of device memory that requests land in, allocated once: it must hold what is kept and what is being
-    /// carried at the same time. The route `direct` takes 2 MiB beside it, to try files in.
+    /// carried at the same time. Rounded down to whole 4 KiB, and 4 KiB at least; who only carries into buffers of his own
+    /// needs none of it. The route `direct` takes 2 MiB beside it, to try files in.
     pub fn device_budget(mut self, bytes: u64) -> Self {
         self.device_budget = bytes;
         self

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::ops::AddAssign;
 use std::sync::Mutex;
 
@@ -37,6 +38,14 @@ impl RouteBytes {
             ("cached", self.cached),
         ];
         all.into_iter().filter(|(_, bytes)| *bytes > 0)
+    }
+}
+
+/// As in `4096 direct, 17 cached`.
+impl fmt::Display for RouteBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said: Vec<String> = self.by_name().map(|(name, bytes)| format!("{bytes} {name}")).collect();
+        if said.is_empty() { f.write_str("nothing") } else { f.write_str(&said.join(", ")) }
     }
 }
 

@@ -152,6 +152,27 @@ impl Carrier {
     /// the others. Where no others are allowed, the length must be such a multiple, too, or end with the file and with
     /// the buffer. It registers the buffer with cuFile, until the buffer is dropped. On the host each byte is copied once.
     ///
+    /// ```
+    /// # fn main() -> Result<(), forebay::Error> {
+    /// # let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    /// use forebay::{Carrier, CarryFault, Device, Extent, Placed, ReadFault};
+    ///
+    /// let device = Device::auto();
+    /// let carrier = Carrier::builder().device(&device).budget(16 << 20).device_budget(0).build()?;
+    /// let file = carrier.open(path)?;
+    /// let places = [Placed::new(Extent::new(&file, 10, 4), 0), Placed::new(Extent::new(&file, 0, 9), 4)];
+    /// let (carried, buffer) = carrier.carry_into(device.allocate(13)?, &places).wait(); // or `.await`
+    /// match carried {
+    ///     Ok(carried) => assert_eq!(carried.total(), 13),
+    ///     // The `File` stays the one that was opened: it must be opened again to read what is there now.
+    ///     Err(error) if matches!(error.fault, CarryFault::Read(ReadFault::Changed(_))) => println!("{error}"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// assert_eq!(carrier.to_host(&buffer, 0..13)?, b"name[package]");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The future ends with [`CarryError`], which names path and offset, and with the buffer in any case: nothing is
     /// under way to it any more, and after an error its places hold any bytes.
@@ -213,7 +234,20 @@ impl Core {
         {
             return Ok(decision);
         }
-        let decision = Arc::new(self.switches.decide(|route| self.can(route, file))?);
+        let mut decision = self.switches.decide(|route| self.can(route, file))?;
+        if decision.chosen == Route::Direct
+            && let Some(direct) = self.direct()
+        {
+            decision.compat = direct.is_compat_known(file);
+            if decision.compat {
+                tracing::warn!(
+                    "{}: cuFile serves it through its compatibility mode only, by way of host memory, as the route \
+                     direct was asked for; let it be auto",
+                    file.path().display()
+                );
+            }
+        }
+        let decision = Arc::new(decision);
         // What could not be told now may be next time.
         if decision.why_not(Route::Direct) != Some(&NoRoute::Unsure) {
             lock(&self.decisions).remember(file, (has_direct, Arc::clone(&decision)));

@@ -78,7 +78,7 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
     let mut plan = Plan::with_least(extents, core.reader.settings(), least)?;
     send_by(core, &direct, &mut plan);
     if core.switches.allows(Route::Cached) && !direct.is_empty() {
-        core.reader.prefer_warm(&mut plan, |file| direct.contains(&file.inner.id))?;
+        core.reader.prefer_warm(&plan.files, &mut plan.layout.parts, |file| direct.contains(&file.inner.id))?;
     }
     if plan.layout.parts.is_empty() {
         let landed = Landed::nothing(core, plan.layout.pieces);

@@ -16,7 +16,7 @@ use super::placed::{Placed, check, loads};
 use super::reason::NoRoute;
 use super::under_way::UnderWay;
 use crate::device::DeviceBuffer;
-use crate::storage::{Extent, File, Part, Plan, groups};
+use crate::storage::{Extent, File, Part, Plan, Via, groups};
 
 /// Bytes on their way to places in a buffer: a future of the bytes carried, by route, and of the buffer.
 ///
@@ -81,6 +81,11 @@ fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderW
             others.push(placed.clone());
         }
     }
+    direct.sort_by_key(by_file);
+    if core.switches.allows(Route::Cached) {
+        let warm = warm_ones(core, &mut direct)?;
+        others.extend(warm);
+    }
     let mut plan = plan_of(core, &others)?;
     let read = direct_read(core, buffer, &direct).or_else(|error| {
         core.may_go_another_way(error)?;
@@ -98,15 +103,18 @@ fn plan_of(core: &Core, placed: &[Placed]) -> Result<Plan, CarryError> {
     Ok(Plan::new(&extents, core.reader.settings())?)
 }
 
-/// Begins to read what cuFile reads. After an error nothing has begun.
-fn direct_read(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<Option<DirectRead>, CarryError> {
-    let (Some(first), Some(direct)) = (placed.first(), core.direct()) else { return Ok(None) };
-    let memory = direct.register(buffer).map_err(|reason| {
-        let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
-        CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } }
-    })?;
-    let mut placed: Vec<&Placed> = placed.iter().collect();
-    placed.sort_by_key(|placed| (placed.extent.file.inner.id, placed.extent.offset));
+/// Takes out of a sorted list those extents that are in the page cache already.
+fn warm_ones(core: &Core, placed: &mut Vec<Placed>) -> Result<Vec<Placed>, CarryError> {
+    let (files, mut parts) = parts_of(placed);
+    core.reader.prefer_warm(&files, &mut parts, |_| true)?;
+    let (warm, cold) =
+        std::mem::take(placed).into_iter().zip(parts).partition::<Vec<_>, _>(|(_, part)| part.via == Via::Buffered);
+    *placed = cold.into_iter().map(|(placed, _)| placed).collect();
+    Ok(warm.into_iter().map(|(placed, _)| placed).collect())
+}
+
+/// A part for each of the extents, which are sorted, and the files that they number.
+fn parts_of(placed: &[Placed]) -> (Vec<File>, Vec<Part>) {
     let mut files: Vec<File> = Vec::new();
     let mut parts: Vec<Part> = Vec::with_capacity(placed.len());
     for placed in placed {
@@ -116,6 +124,21 @@ fn direct_read(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<
         }
         parts.push(placed.part(files.len() as u32 - 1));
     }
+    (files, parts)
+}
+
+fn by_file(placed: &Placed) -> (u64, u64) {
+    (placed.extent.file.inner.id, placed.extent.offset)
+}
+
+/// Begins to read what cuFile reads, which is sorted. After an error nothing has begun.
+fn direct_read(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<Option<DirectRead>, CarryError> {
+    let (Some(first), Some(direct)) = (placed.first(), core.direct()) else { return Ok(None) };
+    let memory = direct.register(buffer).map_err(|reason| {
+        let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
+        CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } }
+    })?;
+    let (files, parts) = parts_of(placed);
     let target = Target { memory, start: 0, loan: Arc::clone(buffer.memory()) };
     DirectRead::begin(files, parts, target, direct, &core.reader).map(Some)
 }

@@ -30,7 +30,8 @@ impl fmt::Display for Route {
 pub enum Switch {
     /// Never.
     Off,
-    /// Always, and an error where that cannot be had.
+    /// This one and no other, as [`CarrierBuilder::route`](super::CarrierBuilder::route) sets it, and an error where it
+    /// cannot be had.
     On,
     /// Where it can be had and no better one can.
     #[default]
@@ -43,6 +44,9 @@ pub enum Switch {
 pub struct Decision {
     /// The route taken. What the page cache holds already takes `cached` all the same, where that is allowed.
     pub chosen: Route,
+    /// Whether the route `direct` was forced and cuFile serves this file through its compatibility mode only, by way of
+    /// host memory.
+    pub compat: bool,
     /// Every other route.
     pub rejected: Vec<Rejected>,
 }
@@ -51,6 +55,18 @@ impl Decision {
     /// Why a route is not taken; `None` where it is.
     pub fn why_not(&self, route: Route) -> Option<&NoRoute> {
         self.rejected.iter().find(|rejected| rejected.route == route).map(|rejected| &rejected.reason)
+    }
+}
+
+/// The route taken, then for each other why not and what would mend that, a line each.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let compat = if self.compat { " (compat)" } else { "" };
+        write!(f, "{}{compat}", self.chosen)?;
+        for rejected in &self.rejected {
+            write!(f, "\nnot {}: {}; {}", rejected.route, rejected.reason, rejected.fix())?;
+        }
+        Ok(())
     }
 }
 
@@ -133,7 +149,7 @@ impl Switches {
             rejected.push(Rejected { route, reason });
         }
         match chosen {
-            Some(chosen) => Ok(Decision { chosen, rejected }),
+            Some(chosen) => Ok(Decision { chosen, compat: false, rejected }),
             None => {
                 let allowed = rejected.into_iter().rfind(|rejected| self.allows(rejected.route));
                 Err(allowed.unwrap_or(Rejected { route: Route::Cached, reason: NoRoute::TurnedOff }))

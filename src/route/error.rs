@@ -53,7 +53,9 @@ pub enum CarryFault {
     #[error("{0}")]
     Memory(#[source] MemoryError),
     /// An extent was given a place that it cannot have.
-    #[error("its place, {len} bytes at {at} of a buffer of {buffer}, {what}; give each extent a place of its own")]
+    #[error(
+        "its place, {len} bytes at {at} of a buffer of {buffer}, {what}; give each extent a place of its own inside the buffer"
+    )]
     Place {
         /// Where it was to begin in the buffer.
         at: usize,

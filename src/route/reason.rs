@@ -14,7 +14,7 @@ pub enum NoRoute {
     #[error("the route {0} was asked for")]
     OtherForced(Route),
     /// It can be had, and a better one too.
-    #[error("the route {0} can be had and is better")]
+    #[error("the route {0} can be had and is better for what is not in the page cache")]
     Outranked(Route),
     /// Bytes are to land in host memory, where reading past the page cache is the direct way already.
     #[error("bytes are to land in host memory, which cuFile does not serve")]

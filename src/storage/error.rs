@@ -103,7 +103,7 @@ impl std::error::Error for ReadError {
 #[non_exhaustive]
 pub enum ReadFault {
     /// The range passes the end of the file.
-    #[error("a range of {} bytes passes the end of the file, which has {file_len}; ask for a range inside it", .len)]
+    #[error("a range of {} bytes passes the end of the file, which has {file_len} bytes; ask for a range inside it", .len)]
     PastEnd {
         /// Bytes asked for.
         len: u64,

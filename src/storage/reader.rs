@@ -11,7 +11,7 @@ use super::engine::{Engine, EngineKind, Pread, RingFeatures};
 use super::error::{EngineError, OpenError, OpenFault, ReadError};
 use super::extent::Extent;
 use super::file::File;
-use super::layout::Via;
+use super::layout::{Part, Via};
 use super::pieces::Pieces;
 use super::plan::{Mode, Plan, PlanSettings, prefer_warm};
 use super::read::{Read, not_opened};
@@ -149,10 +149,16 @@ impl Reader {
         self.core.most_files()
     }
 
-    /// Sends those parts of a plan that are in the page cache through it, of the files for which `of` holds.
-    pub(crate) fn prefer_warm(&self, plan: &mut Plan, of: impl Fn(&File) -> bool) -> Result<(), ReadError> {
-        for parts in plan.layout.parts.chunk_by_mut(|a, b| a.file == b.file) {
-            let file = &plan.files[parts[0].file as usize];
+    /// Sends those parts that are in the page cache through it, of the files for which `of` holds. Parts are in the order
+    /// of `files`, by whose numbers they name theirs.
+    pub(crate) fn prefer_warm(
+        &self,
+        files: &[File],
+        parts: &mut [Part],
+        of: impl Fn(&File) -> bool,
+    ) -> Result<(), ReadError> {
+        for parts in parts.chunk_by_mut(|a, b| a.file == b.file) {
+            let file = &files[parts[0].file as usize];
             if of(file) && parts[0].via == Via::Direct {
                 prefer_warm(file, &self.descriptors(file)?, parts);
             }

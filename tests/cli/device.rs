@@ -95,7 +95,12 @@ fn cufile_in_its_compatibility_mode_is_called_that() {
     let machine = or_skip!(Machine::new("cufile_path=compat"));
     let folder = folder();
     let file = write(folder.path(), "data", &pattern(LEN));
-    let forced = summary(&machine.cat(&file, &["--device=cuda:0", "--route=direct", "--json"]));
+    let mut answer = machine.cat(&file, &["--device=cuda:0", "--route=direct", "--json"]);
+    let (warning, rest) = answer.stderr.split_once('\n').unwrap();
+    assert!(warning.starts_with("warning: ") && warning.contains("compatibility mode"), "{warning}");
+    answer.stderr = rest.to_owned();
+    let forced = summary(&answer);
+    assert_eq!(forced["decision"]["compat"], true);
     assert_eq!(forced["routes"], serde_json::json!({ "direct (compat)": LEN }), "{forced}");
     assert_eq!(forced["mode"], "buffered");
     let auto = summary(&machine.cat(&file, &["--device=cuda:0", "--json"]));

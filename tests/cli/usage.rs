@@ -42,7 +42,7 @@ fn help_and_version_are_exit_0_on_stdout() {
 #[test]
 fn what_needs_a_cuda_device_is_a_clean_error() {
     let file = file!();
-    let answer = run(["cat", file, "--route=direct"]);
+    let answer = run(["cat", file, "--route=direct", "--device=host"]);
     let error = answer.error(1);
     assert!(error.contains(file) && error.contains("host memory") && error.contains("CUDA device"), "{error}");
     // Far more than any machine has: without a driver, that is what is said instead.

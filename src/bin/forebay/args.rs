@@ -54,7 +54,8 @@ pub struct Common {
     /// The way bytes take to the device
     #[arg(long, global = true, value_enum, default_value_t = Route::Auto)]
     pub route: Route,
-    /// Where bytes must end up: auto, host or cuda:N
+    /// Where bytes must end up: auto, host or cuda:N. Auto is the host for `cat`, whose bytes end there, and cuda:0 with
+    /// `--route direct`; `doctor` judges every device with it, else the one named
     #[arg(long, global = true, default_value = "auto")]
     pub device: Device,
     /// Host memory for reads in flight, with a suffix KiB, MiB, GiB or TiB

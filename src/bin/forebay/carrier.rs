@@ -1,6 +1,6 @@
 //! A carrier as the common flags ask for it.
 
-use forebay::{Carrier, EngineChoice, Reader};
+use forebay::{Carrier, CarrierBuilder, EngineChoice, Reader};
 
 use crate::args::{Common, Device, Engine, Route};
 use crate::failure::Failure;
@@ -10,18 +10,24 @@ pub fn build(common: &Common, device: &forebay::Device, usual: u64) -> Result<Ca
     let budget = common.budget.map_or(usual, |budget| budget.0);
     let reader = Reader::builder().engine(engine(common.engine));
     let builder = Carrier::builder().device(device).reader(reader).budget(budget).device_budget(budget);
-    let builder = match common.route {
+    routed(builder, common.route).build().map_err(Failure::of)
+}
+
+/// With the route that was asked for.
+pub fn routed(builder: CarrierBuilder, route: Route) -> CarrierBuilder {
+    match route {
         Route::Auto => builder,
         Route::Direct => builder.route(forebay::Route::Direct),
         Route::Bounce => builder.route(forebay::Route::Bounce),
         Route::Cached => builder.route(forebay::Route::Cached),
-    };
-    builder.build().map_err(Failure::of)
+    }
 }
 
 /// The device of a command whose bytes end up on the host: another one only where it is asked for.
 pub fn device_and_back(common: &Common) -> Result<forebay::Device, Failure> {
     match common.device {
+        // cuFile serves GPUs only.
+        Device::Auto if common.route == Route::Direct => forebay::Device::cuda(0).map_err(Failure::of),
         Device::Auto | Device::Host => Ok(forebay::Device::host()),
         Device::Cuda(number) => forebay::Device::cuda(number as usize).map_err(Failure::of),
     }

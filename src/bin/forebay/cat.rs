@@ -116,6 +116,7 @@ struct Summary {
 #[derive(Serialize)]
 struct Decided {
     chosen: String,
+    compat: bool,
     rejected: Vec<Rejected>,
 }
 
@@ -149,7 +150,7 @@ impl Decided {
             reason: rejected.reason.to_string(),
             fix: rejected.fix(),
         });
-        Self { chosen: decision.chosen.to_string(), rejected: rejected.collect() }
+        Self { chosen: decision.chosen.to_string(), compat: decision.compat, rejected: rejected.collect() }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use forebay::{Carrier, Device};
 
+use crate::args::{self, Common, Route};
 use crate::byte_count::shown;
+use crate::carrier::routed;
 
 use super::advice::split;
 use super::finding::Finding;
@@ -16,39 +18,46 @@ pub struct Target {
     pub carrier: Carrier,
 }
 
-/// Every device of this process, and what was found on the way.
-pub fn targets() -> (Vec<Target>, Vec<Finding>) {
-    let mut findings = vec![Finding::yes("device", "host", "bytes land in host memory")];
-    let mut targets: Vec<Target> = target(Device::host()).into_iter().collect();
-    let count = match Device::count_cuda() {
-        // The error says more than that there are none.
-        Ok(0) => 1,
-        Ok(count) => count,
-        Err(error) => {
-            findings.push(failed("cuda", error));
-            return (targets, findings);
-        }
-    };
-    for ordinal in 0..count {
-        let name = format!("cuda:{ordinal}");
-        match Device::cuda(ordinal) {
-            Ok(device) => {
-                findings.push(Finding::yes("device", name.as_str(), about(&device)));
-                match target(device) {
-                    Ok(target) => targets.push(target),
-                    Err(error) => findings.push(failed(&name, error)),
-                }
-            }
-            Err(error) => findings.push(failed(if ordinal == 0 { "cuda" } else { &name }, error)),
-        }
+/// The devices asked for, every one with `auto`, and what was found on the way.
+pub fn targets(common: &Common) -> (Vec<Target>, Vec<Finding>) {
+    let mut found = (Vec::new(), Vec::new());
+    if let args::Device::Auto | args::Device::Host = common.device {
+        found.1.push(Finding::yes("device", "host", "bytes land in host memory"));
+        found.0.extend(target(Device::host(), common.route));
     }
+    match common.device {
+        args::Device::Host => {}
+        args::Device::Cuda(ordinal) => look_at(ordinal as usize, &format!("cuda:{ordinal}"), common.route, &mut found),
+        args::Device::Auto => match Device::count_cuda() {
+            // The error says more than that there are none.
+            Ok(0) => look_at(0, "cuda", common.route, &mut found),
+            Ok(count) => {
+                (0..count).for_each(|ordinal| look_at(ordinal, &format!("cuda:{ordinal}"), common.route, &mut found));
+            }
+            Err(error) => found.1.push(failed("cuda", error)),
+        },
+    }
+    let (targets, mut findings) = found;
     findings.extend(targets.iter().filter_map(cufile).take(1));
     (targets, findings)
 }
 
-fn target(device: Device) -> Result<Target, forebay::BuildError> {
-    let carrier = Carrier::builder().device(&device).budget(BUDGET).device_budget(BUDGET).build()?;
-    Ok(Target { device, carrier })
+fn look_at(ordinal: usize, name: &str, route: Route, (targets, findings): &mut (Vec<Target>, Vec<Finding>)) {
+    match Device::cuda(ordinal) {
+        Ok(device) => {
+            findings.push(Finding::yes("device", name, about(&device)));
+            match target(device, route) {
+                Ok(target) => targets.push(target),
+                Err(error) => findings.push(failed(name, error)),
+            }
+        }
+        Err(error) => findings.push(failed(name, error)),
+    }
+}
+
+fn target(device: Device, route: Route) -> Result<Target, forebay::BuildError> {
+    let builder = Carrier::builder().device(&device).budget(BUDGET).device_budget(BUDGET);
+    Ok(Target { carrier: routed(builder, route).build()?, device })
 }
 
 fn about(device: &Device) -> String {

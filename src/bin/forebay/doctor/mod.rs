@@ -43,7 +43,7 @@ pub fn run(common: &Common, doctor: &Doctor) -> Outcome {
     let mut errors = Vec::new();
     let roots = Roots { sys: facts::sys(), proc: facts::proc(), root: facts::root() };
     let gpus = Gpus::read(roots, |name| std::env::var_os(name));
-    let (targets, devices) = devices::targets();
+    let (targets, devices) = devices::targets(common);
     let mut findings = machine(common, &gpus);
     findings.extend(devices);
     let mut sections = vec![Section { title: "This machine".to_owned(), findings }];
