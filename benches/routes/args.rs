@@ -18,6 +18,7 @@ usage: cargo bench --bench routes -- [options]
   --chunk BYTES     read before they are copied at once (default 4MiB)
   --depth N         reads in flight (default 32)
   --piece BYTES     reads pieces of that size in random order (default: one after the other)
+  --shape TEXT      only shapes whose name holds that (overlap)
   --storage GBPS    holds storage to so many GB/s (overlap; needs root and a blkio control group)
   --link GBPS       the modelled link, may be repeated (overlap; default: half, once and twice what storage gives)
   --rounds N        rounds of all contenders (default 5)
@@ -37,6 +38,7 @@ pub struct Args {
     pub chunk: u64,
     pub depth: u32,
     pub piece: u64,
+    pub shape: String,
     pub storage: Option<f64>,
     pub links: Vec<f64>,
     pub rounds: usize,
@@ -62,6 +64,7 @@ impl Args {
             chunk: 4 << 20,
             depth: 32,
             piece: 0,
+            shape: String::new(),
             storage: None,
             links: Vec::new(),
             rounds: 5,
@@ -84,6 +87,7 @@ impl Args {
                 "--chunk" => parsed.chunk = bytes(&arg, &value()?)?,
                 "--depth" => parsed.depth = positive(&arg, &value()?)?,
                 "--piece" => parsed.piece = bytes(&arg, &value()?)?,
+                "--shape" => parsed.shape = value()?,
                 "--storage" => parsed.storage = Some(positive(&arg, &value()?)?),
                 "--link" => parsed.links.push(positive(&arg, &value()?)?),
                 "--rounds" => parsed.rounds = positive(&arg, &value()?)?,

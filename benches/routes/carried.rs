@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use forebay::{Carrier, Carry, CarryInto, DeviceBuffer, DeviceKind, Extent, Placed, Reader, RouteBytes};
 
+use crate::child;
 use crate::machine;
 use crate::random::Random;
 use crate::requests::Requests;
@@ -31,6 +32,7 @@ pub fn run(order: &Order) -> Result<Outcome, String> {
     while lane.wait()? {}
     lane.bytes = 0;
 
+    child::settle();
     let (before, counted_before) = (carrier.carried(), carrier.cufile_counters());
     let cpu_before = machine::own_cpu_seconds();
     let start = Instant::now();

@@ -78,6 +78,12 @@ pub fn main(order: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Between the warm-up and the clock: a drive held to a rate has a little in hand when it was idle, which all are to
+/// have alike.
+pub fn settle() {
+    thread::sleep(Duration::from_millis(250));
+}
+
 fn join(group: Option<&Path>) -> Result<(), String> {
     let Some(group) = group else { return Ok(()) };
     let procs = group.join("cgroup.procs");

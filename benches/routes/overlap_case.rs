@@ -63,7 +63,7 @@ pub fn run(args: &Args, place: &Place) -> Result<Vec<Value>, String> {
     println!("EMULATED: the link to the device is modelled; {} MiB on {}", place.len >> 20, place.on);
     println!("{HEAD}");
     let mut rows = Vec::new();
-    for shape in &SHAPES {
+    for shape in SHAPES.iter().filter(|shape| shape.name.contains(&args.shape)) {
         let orders = orders(args, place, shape, throttle.as_ref());
         let links = match args.links.is_empty() {
             false => args.links.clone(),

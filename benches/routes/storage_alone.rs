@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use forebay::{Read, Reader};
 
+use crate::child;
 use crate::machine;
 use crate::requests::Requests;
 use crate::work::{Order, Outcome};
@@ -19,6 +20,7 @@ pub fn run(order: &Order) -> Result<Outcome, String> {
         reader.read_blocking(&warm_up).map_err(|e| e.to_string())?;
     }
 
+    child::settle();
     let before = reader.stats();
     let cpu_before = machine::own_cpu_seconds();
     let start = Instant::now();
