@@ -1,7 +1,8 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::bytes::Tally;
-use super::carrier::{Carrier, Core, Gpu};
+use super::carrier::Carrier;
+use super::core::{Core, Gpu};
 use super::decision::{Route, Switch, Switches};
 use super::direct::{Direct, DirectForm};
 use super::reason::NoRoute;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::task::coop::unconstrained;
 
-use super::carrier::Core;
+use super::core::Core;
 use super::decision::Route;
 use super::direct::least_align;
 use super::direct_read::{DirectRead, Target};

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use tokio::task::coop::unconstrained;
 
 use super::bytes::RouteBytes;
-use super::carrier::Core;
+use super::core::Core;
 use super::decision::Route;
 use super::direct::least_align;
 use super::direct_read::{DirectRead, Target};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 
 use super::bytes::RouteBytes;
-use super::carrier::Core;
+use super::core::Core;
 use crate::device::{Device, DeviceError, DeviceSlot, Event, Memory};
 use crate::storage::Pieces;
 

@@ -11,6 +11,7 @@ mod carrier;
 mod carry;
 mod carry_into;
 mod conductor;
+mod core;
 mod decision;
 mod direct;
 mod direct_read;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 use super::bytes::RouteBytes;
-use super::carrier::Core;
+use super::core::Core;
 use super::direct_read::DirectRead;
 use super::error::{CarryError, CarryFault};
 use super::job::{Job, Load};
