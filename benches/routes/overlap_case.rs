@@ -46,9 +46,14 @@ impl Shape {
         Self { name, chunk, piece: 0, into: false, bytes: 1 << 30 }
     }
 
-    /// One request of thousands of pieces, too few to make up the file: neighbours are seldom.
+    /// One request of thousands of pieces.
     const fn scattered(name: &'static str, into: bool) -> Self {
-        Self { name, chunk: 4 * MIB, piece: 64 << 10, into, bytes: 512 * MIB }
+        Self { name, chunk: 4 * MIB, piece: 64 << 10, into, bytes: 1 << 30 }
+    }
+
+    /// Scattered pieces are a quarter of the file at most, so that neighbours are seldom.
+    fn bytes_of(&self, file: u64) -> u64 {
+        self.bytes.min(if self.piece == 0 { file } else { file / 4 })
     }
 }
 
@@ -94,11 +99,11 @@ fn orders(args: &Args, place: &Place, shape: &Shape, throttle: Option<&Throttle>
         chunk: shape.chunk,
         depth: args.depth,
         budget: 256 << 20,
-        request: if shape.piece == 0 { REQUEST } else { shape.bytes.min(place.len) },
+        request: if shape.piece == 0 { REQUEST } else { shape.bytes_of(place.len) },
         ahead: if shape.piece == 0 { 3 } else { 1 },
         piece: shape.piece,
         into: shape.into,
-        bytes: shape.bytes.min(place.len),
+        bytes: shape.bytes_of(place.len),
         seconds: f64::MAX,
         seed: 1,
         check: false,
@@ -172,7 +177,7 @@ impl Row<'_> {
             "shape": self.shape.name,
             "chunk": self.shape.chunk,
             "piece": self.shape.piece,
-            "bytes": self.shape.bytes,
+            "bytes": self.rounds.outcomes(2).last().map(|outcome| outcome.bytes),
             "emulated": true,
             "link_gb_per_second": self.link,
             "read_seconds": self.seconds(0),

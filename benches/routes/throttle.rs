@@ -1,5 +1,6 @@
 //! Holds what one process reads from a drive to a rate, by a control group of the kernel's: storage whose speed is
-//! known, and that leaves the processors to what is measured.
+//! known, and that leaves the processors to what is measured. The kernel grants bytes for 100 ms at a time: what it has
+//! granted last arrives at once, and its copies are still to come when the last byte is read.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
