@@ -137,11 +137,7 @@ impl Table<'_> {
         if self.orders[index].contender.is_warm() && !self.place.in_memory {
             remarks.push("page cache warm".into());
         }
-        for outcome in self.rounds.outcomes(index) {
-            if let Some(note) = outcome.note.as_ref().filter(|note| !remarks.contains(note)) {
-                remarks.push(note.clone());
-            }
-        }
+        remarks.extend(last.and_then(|outcome| outcome.note.clone()));
         remarks
     }
 
