@@ -133,7 +133,7 @@ impl Direct {
         const MOST: usize = 8;
         let pair = reader.descriptors(file).map_err(|error| NoRoute::Unreadable(error.to_string()))?;
         let refused = |error: CuFileError| NoRoute::of_refused_file(error, Hindrance::of_file(&file.inner.lookup));
-        let handle = self.handle(&pair).map_err(refused)?;
+        let handle = self.handle(&pair, reader).map_err(refused)?;
         if !handle.is_direct() {
             return Ok(Found::Compat);
         }
@@ -205,12 +205,12 @@ impl Direct {
     }
 
     /// The registration of an open file, made at its first read and undone when its descriptors are closed.
-    pub(super) fn handle(&self, pair: &Arc<Descriptors>) -> Result<Arc<Handle>, CuFileError> {
+    pub(super) fn handle(&self, pair: &Arc<Descriptors>, reader: &Reader) -> Result<Arc<Handle>, CuFileError> {
         if let Some(handle) = lock(&self.handles).get(&pair.id) {
             return Ok(Arc::clone(handle));
         }
         // Of its own, so that whoever has the handle does not keep the pair from being closed.
-        let descriptor = pair.direct().unwrap_or_else(|_| pair.buffered()).try_clone_to_owned();
+        let descriptor = reader.clone_descriptor(pair.direct().unwrap_or_else(|_| pair.buffered()));
         let descriptor = Descriptor::from(descriptor.map_err(CuFileError::Descriptor)?);
         let handle = Handle::new(&self.cufile, Arc::new(descriptor))?;
         let handles: Weak<Handles> = Arc::downgrade(&self.handles);

@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use nix::libc;
+
 use super::bytes::RouteBytes;
 use super::direct::Direct;
 use super::error::{CarryError, CarryFault};
@@ -95,7 +97,15 @@ impl DirectRead {
             let Some(pair) = pair else { break };
             let first = self.rest.front().map_or(0, |part| part.need.start);
             let failed = |error: CuFileError| not_begun(&file, first, error);
-            let handle = direct.handle(&pair).map_err(failed)?;
+            let handle = match direct.handle(&pair, reader) {
+                // The next wave has the descriptors of this one.
+                Err(CuFileError::Descriptor(error))
+                    if error.raw_os_error() == Some(libc::EMFILE) && !job.is_empty() =>
+                {
+                    break;
+                }
+                handle => handle.map_err(failed)?,
+            };
             compat |= direct.is_compat_known(&file);
             while self.rest.front().is_some_and(|part| part.file == number)
                 && let Some(part) = self.rest.pop_front()

@@ -135,8 +135,9 @@ impl DescriptorCache {
     pub(crate) fn new() -> Arc<Self> {
         const MOST: u64 = 4096;
         let limit = limits::raise_open_files();
-        // A pair is two descriptors: half of the limit for us, and at least two pairs where the limit is tiny.
-        let room = (limit / 4).clamp(2, MOST) as usize;
+        // A pair is two descriptors, and one more where cuFile has it: a third of the limit, half with cuFile, and at
+        // least two pairs where the limit is tiny.
+        let room = (limit / 6).clamp(2, MOST) as usize;
         Arc::new(Self { room, limit, counter: Arc::default(), kept: Mutex::default() })
     }
 
@@ -176,6 +177,16 @@ impl DescriptorCache {
                 kept.retain(|file| file.strong_count() > 0);
             }
             kept.push_back(Arc::downgrade(file));
+        }
+    }
+
+    /// A descriptor of its own, for which a pair that no read uses is closed where the process has none left.
+    pub(crate) fn clone_descriptor(&self, descriptor: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        loop {
+            match descriptor.try_clone_to_owned() {
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) && self.close_one() => {}
+                cloned => return cloned,
+            }
         }
     }
 

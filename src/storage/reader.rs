@@ -1,4 +1,6 @@
 use std::fmt;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -142,6 +144,11 @@ impl Reader {
     /// The same for a caller that holds others: `None` where there is no room.
     pub(crate) fn more_descriptors(&self, file: &File) -> Result<Option<Arc<Descriptors>>, ReadError> {
         self.core.cache.pair(&file.inner).map_err(|error| not_opened(file, 0, error))
+    }
+
+    /// A descriptor of its own, for which a file that no read uses is closed where the process has none left.
+    pub(crate) fn clone_descriptor(&self, descriptor: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        self.core.cache.clone_descriptor(descriptor)
     }
 
     /// How many files one caller may hold open at once, so that others can read beside it.

@@ -382,6 +382,24 @@ fn bytes_lie_as_far_from_a_multiple_of_64_as_in_their_file() {
     });
 }
 
+/// Each file is two descriptors of the reader and one of cuFile: whatever else of the process takes descriptors, files
+/// that no read uses are closed for them.
+#[test]
+fn a_process_with_few_descriptors_left_opens_and_reads_any_number_of_files() {
+    Emulated::new("").reduced(Reduced::new().open_files(64)).run(|_| {
+        let files = Files::new(&[20_000; 40]);
+        for (form, left) in FORMS.into_iter().flat_map(|form| (4..8).map(move |left| (form, left))) {
+            let carrier = builder().route(Route::Direct).direct_form(form).build().unwrap();
+            let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+            taken.truncate(taken.len() - left);
+            let opened = files.open(&carrier);
+            let landed = carrier.carry_blocking(&opened.iter().map(whole).collect::<Vec<_>>()).unwrap();
+            drop(taken);
+            check(&landed, &(0..40).map(|seed| (seed, 0, 20_000)).collect::<Vec<_>>());
+        }
+    });
+}
+
 /// As when a driver has no room for one file more.
 #[test]
 fn a_file_that_cufile_no_longer_takes_goes_another_way() {
