@@ -59,6 +59,7 @@
 //! # }
 //! ```
 
+pub mod dataset;
 mod device;
 #[cfg(test)]
 mod emulated;

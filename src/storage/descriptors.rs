@@ -20,8 +20,8 @@ use super::error::OpenFault;
 use super::file::{FileKind, Inner};
 use super::identity::Identity;
 use crate::sync::lock;
-use crate::sys::limits;
 use crate::sys::statx::{self, Statx};
+use crate::sys::{block_size, limits};
 
 /// How long a read waits for a descriptor that other reads hold.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -278,6 +278,21 @@ fn open_pair(path: &Path) -> Result<OpenPair, OpenFault> {
         Err(other) => return Err(other),
     };
     Ok((buffered, direct, stat, kind))
+}
+
+/// One descriptor for reads through the page cache: who the file is, and its bytes.
+pub(crate) fn open_plain(path: &Path) -> Result<(OwnedFd, Identity, u64), OpenFault> {
+    let (fd, stat, kind) = open_checked(path, 0)?;
+    let len = len_of(fd.as_fd(), &stat, kind)?;
+    Ok((fd, Identity::new(&stat, kind), len))
+}
+
+/// Bytes in the file or on the device.
+pub(super) fn len_of(fd: BorrowedFd<'_>, stat: &Statx, kind: FileKind) -> Result<u64, OpenFault> {
+    match kind {
+        FileKind::Regular => Ok(stat.size),
+        FileKind::BlockDevice => block_size::of_fd(fd).map_err(OpenFault::Io),
+    }
 }
 
 /// Opens without waiting (a FIFO has no writer), refuses what is not a file, and makes the descriptor an ordinary one.

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use nix::libc;
 
 use super::align::Alignment;
-use super::descriptors::{DescriptorCache, Descriptors};
+use super::descriptors::{DescriptorCache, Descriptors, len_of};
 use super::direct::NoDirect;
 use super::error::{Change, OpenError, OpenFault};
 use super::identity::Identity;
 use crate::sys::statfs::{self, FileSystem};
 use crate::sys::statx::DirectAlign;
-use crate::sys::{block_size, cachestat, page, probe};
+use crate::sys::{cachestat, page, probe};
 
 /// An open file, or block device, that a [`Reader`](super::Reader) reads from. Cloning gives another handle.
 ///
@@ -74,12 +74,7 @@ impl File {
         let failed = |fault| OpenError { path: path.to_owned(), fault };
         let lookup = std::path::absolute(path).map_err(|error| failed(OpenFault::Io(error)))?;
         let (pair, stat, kind) = cache.open_first(&lookup).map_err(failed)?;
-        let len = match kind {
-            FileKind::Regular => stat.size,
-            FileKind::BlockDevice => {
-                block_size::of_fd(pair.buffered()).map_err(|error| failed(OpenFault::Io(error)))?
-            }
-        };
+        let len = len_of(pair.buffered(), &stat, kind).map_err(failed)?;
         let system = match kind {
             FileKind::Regular => statfs::of_fd(pair.buffered()),
             FileKind::BlockDevice => FileSystem::Other(0),

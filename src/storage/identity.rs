@@ -34,6 +34,11 @@ impl Identity {
         self.device
     }
 
+    /// When the content was written to; nothing of a block device.
+    pub(crate) fn modified(&self) -> Option<(i64, u32)> {
+        self.times.map(|[modified, _]| modified)
+    }
+
     /// What is different about the file that `path` leads to now.
     ///
     /// # Errors

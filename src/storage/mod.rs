@@ -27,7 +27,7 @@ mod tests;
 
 pub use align::Alignment;
 pub use builder::ReaderBuilder;
-pub(crate) use descriptors::Descriptors;
+pub(crate) use descriptors::{Descriptors, open_plain};
 pub use direct::NoDirect;
 pub use engine::{EngineChoice, EngineKind, RingFeatures};
 pub use error::{Change, EngineError, OpenError, OpenFault, ReadError, ReadFault};
@@ -35,7 +35,7 @@ pub use extent::Extent;
 pub(crate) use file::Inner as FileInner;
 pub use file::{File, FileKind};
 pub(crate) use group::{Group, groups};
-
+pub(crate) use identity::Identity;
 pub(crate) use layout::{Part, Via};
 pub use pieces::Pieces;
 pub use plan::Mode;

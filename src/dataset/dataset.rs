@@ -1,0 +1,114 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::error::DatasetError;
+use super::fingerprint::Fingerprint;
+use super::source::DataFile;
+use super::spec::{SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+
+/// Maps the number of a sample to its tensors and the places of their bytes, without reading any of those bytes.
+///
+/// Whoever implements it for a format of their own looks at the files once, when the dataset is opened, and answers
+/// [`locate`](Self::locate) from memory, for any number at any time and from several threads at once: samples are asked
+/// for in the order of training. `examples/own_format.rs` shows one.
+///
+/// Every method but the first four has a default, and what comes later will have one, such as for samples that must be
+/// decoded from a stream.
+pub trait Dataset: fmt::Debug + Send + Sync {
+    /// How many samples there are.
+    fn len(&self) -> u64;
+
+    /// The files that samples lie in, which [`FileRange::file`](super::FileRange::file) numbers.
+    fn files(&self) -> &[DataFile];
+
+    /// Fills `sample`, which is empty, with the tensors of sample `index` and the places of their bytes. The places of a
+    /// tensor hold as many bytes as its type and shape say.
+    ///
+    /// # Errors
+    /// [`DatasetError::no_sample`] where `index` is not below [`len`](Self::len).
+    fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError>;
+
+    /// What this dataset is: of the same files and the same settings it is the same, and of others it is another.
+    fn fingerprint(&self) -> Fingerprint;
+
+    /// The name of sample `index`; its number where it has no better one.
+    fn id(&self, index: u64) -> Cow<'_, str> {
+        Cow::Owned(index.to_string())
+    }
+
+    /// Whether there are no samples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The tensors of sample `index`, and the places of their bytes.
+    ///
+    /// # Errors
+    /// As [`locate`](Self::locate).
+    fn sample(&self, index: u64) -> Result<SampleSpec, DatasetError> {
+        let mut sample = SampleSpec::new();
+        self.locate(index, &mut sample)?;
+        Ok(sample)
+    }
+
+    /// The tensors as they lie in the files: what `forebay inspect` lists. By default those of each sample, whose names
+    /// begin with the sample's; one that lies in pieces is listed by piece, as bytes.
+    fn stored(&self) -> StoredTensors<'_> {
+        Box::new((0..self.len()).flat_map(move |index| {
+            let tensors: Vec<Result<StoredTensor, DatasetError>> = match self.sample(index) {
+                Ok(sample) => stored_of(&self.id(index), &sample).into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            tensors
+        }))
+    }
+}
+
+fn stored_of(id: &str, sample: &SampleSpec) -> Vec<StoredTensor> {
+    let mut stored = Vec::with_capacity(sample.ranges().len());
+    for (spec, ranges) in sample.fields() {
+        let name: Arc<str> = format!("{id}.{}", spec.name).into();
+        for &range in ranges {
+            let spec = match ranges.len() {
+                1 => TensorSpec { name: Arc::clone(&name), ..spec.clone() },
+                _ => TensorSpec::new(Arc::clone(&name), super::DType::U8, [range.len]),
+            };
+            stored.push(StoredTensor { spec, range });
+        }
+    }
+    stored
+}
+
+macro_rules! dataset_behind {
+    ($pointer:ident) => {
+        impl<D: Dataset + ?Sized> Dataset for $pointer<D> {
+            fn len(&self) -> u64 {
+                (**self).len()
+            }
+
+            fn files(&self) -> &[DataFile] {
+                (**self).files()
+            }
+
+            fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+                (**self).locate(index, sample)
+            }
+
+            fn fingerprint(&self) -> Fingerprint {
+                (**self).fingerprint()
+            }
+
+            fn id(&self, index: u64) -> Cow<'_, str> {
+                (**self).id(index)
+            }
+
+            fn stored(&self) -> StoredTensors<'_> {
+                (**self).stored()
+            }
+        }
+    };
+}
+
+dataset_behind!(Box);
+dataset_behind!(Arc);

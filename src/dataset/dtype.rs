@@ -1,0 +1,174 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The type of a tensor's elements. The names are those of the safetensors format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
+#[non_exhaustive]
+pub enum DType {
+    /// A truth value in one byte, 0 or 1.
+    Bool,
+    /// A float of 4 bits, two to a byte (OCP MX, E2M1).
+    F4,
+    /// A float of 6 bits with 2 of exponent and 3 of mantissa (OCP MX).
+    F6E2M3,
+    /// A float of 6 bits with 3 of exponent and 2 of mantissa (OCP MX).
+    F6E3M2,
+    /// An unsigned byte.
+    U8,
+    /// A signed byte.
+    I8,
+    /// A float of 8 bits with 5 of exponent and 2 of mantissa.
+    F8E5M2,
+    /// A float of 8 bits with 4 of exponent and 3 of mantissa.
+    F8E4M3,
+    /// A power of two in 8 bits: the scale of a block (OCP MX).
+    F8E8M0,
+    /// [`F8E4M3`](Self::F8E4M3) without infinities and a negative zero.
+    F8E4M3Fnuz,
+    /// [`F8E5M2`](Self::F8E5M2) without infinities and a negative zero.
+    F8E5M2Fnuz,
+    /// A signed integer of 16 bits.
+    I16,
+    /// An unsigned integer of 16 bits.
+    U16,
+    /// A float of 16 bits (IEEE 754 half precision).
+    F16,
+    /// A float of 16 bits with the exponent of one of 32.
+    BF16,
+    /// A signed integer of 32 bits.
+    I32,
+    /// An unsigned integer of 32 bits.
+    U32,
+    /// A float of 32 bits.
+    F32,
+    /// A complex number of two floats of 32 bits.
+    C64,
+    /// A float of 64 bits.
+    F64,
+    /// A signed integer of 64 bits.
+    I64,
+    /// An unsigned integer of 64 bits.
+    U64,
+}
+
+use DType::*;
+
+impl DType {
+    const ALL: [(DType, &'static str, u32); 22] = [
+        (Bool, "BOOL", 8),
+        (F4, "F4", 4),
+        (F6E2M3, "F6_E2M3", 6),
+        (F6E3M2, "F6_E3M2", 6),
+        (U8, "U8", 8),
+        (I8, "I8", 8),
+        (F8E5M2, "F8_E5M2", 8),
+        (F8E4M3, "F8_E4M3", 8),
+        (F8E8M0, "F8_E8M0", 8),
+        (F8E4M3Fnuz, "F8_E4M3FNUZ", 8),
+        (F8E5M2Fnuz, "F8_E5M2FNUZ", 8),
+        (I16, "I16", 16),
+        (U16, "U16", 16),
+        (F16, "F16", 16),
+        (BF16, "BF16", 16),
+        (I32, "I32", 32),
+        (U32, "U32", 32),
+        (F32, "F32", 32),
+        (C64, "C64", 64),
+        (F64, "F64", 64),
+        (I64, "I64", 64),
+        (U64, "U64", 64),
+    ];
+
+    /// Every type, the narrowest first.
+    pub fn all() -> impl Iterator<Item = DType> {
+        Self::ALL.into_iter().map(|(dtype, ..)| dtype)
+    }
+
+    /// The name that safetensors files give it, such as `BF16`.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// Bits of one element.
+    pub fn bits(self) -> u32 {
+        Self::ALL[self as usize].2
+    }
+
+    /// Bytes of so many elements; `None` where they do not fill whole bytes or are more than a `u64` counts.
+    pub fn bytes(self, elements: u64) -> Option<u64> {
+        let bits = u128::from(elements) * u128::from(self.bits());
+        (bits % 8 == 0).then_some(bits / 8).and_then(|bytes| u64::try_from(bytes).ok())
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl From<DType> for &'static str {
+    fn from(dtype: DType) -> Self {
+        dtype.name()
+    }
+}
+
+/// A name that no type has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no dtype is called {0:?}; give one of BOOL, U8, I8, F8_E4M3, U16, I16, F16, BF16, U32, I32, F32, U64, I64, F64 and their like"
+)]
+pub struct UnknownDType(pub String);
+
+/// Upper or lower case.
+impl FromStr for DType {
+    type Err = UnknownDType;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDType> {
+        let named = Self::ALL.into_iter().find(|(_, known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(dtype, ..)| dtype).ok_or_else(|| UnknownDType(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for DType {
+    type Error = UnknownDType;
+
+    fn try_from(name: String) -> Result<Self, UnknownDType> {
+        name.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_enum_and_names_lead_back() {
+        for (i, dtype) in DType::all().enumerate() {
+            assert_eq!(dtype as usize, i);
+            assert_eq!(dtype.name().to_lowercase().parse(), Ok(dtype));
+        }
+        assert!("Q9".parse::<DType>().is_err());
+    }
+
+    /// The oracle: the safetensors crate.
+    #[test]
+    fn names_and_sizes_are_those_of_safetensors() {
+        for dtype in DType::all() {
+            let theirs: safetensors::Dtype = serde_json::from_str(&format!("{:?}", dtype.name())).unwrap();
+            assert_eq!(theirs.bitsize(), dtype.bits() as usize, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn elements_that_do_not_fill_bytes_have_no_length() {
+        assert_eq!(F4.bytes(3), None);
+        assert_eq!(F4.bytes(4), Some(2));
+        assert_eq!(F6E2M3.bytes(4), Some(3));
+        assert_eq!(F64.bytes(u64::MAX), None);
+        assert_eq!(BF16.bytes(0), Some(0));
+    }
+}

@@ -1,0 +1,129 @@
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::storage::{Change, OpenFault};
+
+/// A dataset that cannot be opened, or a sample that cannot be found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DatasetError {
+    /// The file's path, as given; empty where no file is to blame.
+    pub path: PathBuf,
+    /// The offset in the file, in bytes, where one is to blame.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub fault: DatasetFault,
+}
+
+/// Why.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatasetFault {
+    /// The file cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenFault),
+    /// Reading of what describes the data failed.
+    #[error("cannot read: {0}; check the file system and the device under it")]
+    Io(#[source] io::Error),
+    /// The file ends before what it says it has.
+    #[error("{what} needs {missing} bytes more than the file has; the file was cut short, get it again")]
+    Truncated {
+        /// What does not fit.
+        what: String,
+        /// Bytes that are missing.
+        missing: u64,
+    },
+    /// The file breaks a rule of its format.
+    #[error("{what}; {fix}")]
+    Malformed {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// The file is sound, but of a kind that is not read.
+    #[error("{what}; {fix}")]
+    Unsupported {
+        /// What is not read.
+        what: String,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// A setting is missing, or does not fit the files.
+    #[error("{what}; {fix}")]
+    Setting {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// The file is not the one that was looked at when the dataset was opened.
+    #[error("{0}; open the dataset again to use what is there now")]
+    Changed(Change),
+    /// There is no such sample.
+    #[error("there is no sample {index}, since the dataset has {len}; ask for a lower one")]
+    NoSample {
+        /// The sample asked for, from 0.
+        index: u64,
+        /// How many there are.
+        len: u64,
+    },
+}
+
+impl DatasetError {
+    /// A fault at a place of a file. For formats of one's own, too.
+    pub fn new(path: impl Into<PathBuf>, offset: impl Into<Option<u64>>, fault: DatasetFault) -> Self {
+        Self { path: path.into(), offset: offset.into(), fault }
+    }
+
+    /// A file that breaks a rule of its format: what is wrong, and what to do.
+    pub fn malformed(
+        path: impl Into<PathBuf>,
+        offset: impl Into<Option<u64>>,
+        what: impl Into<String>,
+        fix: &'static str,
+    ) -> Self {
+        Self::new(path, offset, DatasetFault::Malformed { what: what.into(), fix })
+    }
+
+    /// A sound file of a kind that is not read: what it is, and what to do.
+    pub fn unsupported(
+        path: impl Into<PathBuf>,
+        offset: impl Into<Option<u64>>,
+        what: impl Into<String>,
+        fix: &'static str,
+    ) -> Self {
+        Self::new(path, offset, DatasetFault::Unsupported { what: what.into(), fix })
+    }
+
+    /// A setting that is missing or does not fit: what is wrong, and what to do. `path` may be empty.
+    pub fn setting(path: impl Into<PathBuf>, what: impl Into<String>, fix: &'static str) -> Self {
+        Self::new(path, None, DatasetFault::Setting { what: what.into(), fix })
+    }
+
+    /// Sample `index` asked of a dataset of `len`.
+    pub fn no_sample(index: u64, len: u64) -> Self {
+        Self::new(PathBuf::new(), None, DatasetFault::NoSample { index, len })
+    }
+}
+
+impl fmt::Display for DatasetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.as_os_str().is_empty() {
+            write!(f, "{}", self.path.display())?;
+            if let Some(offset) = self.offset {
+                write!(f, " at {offset}")?;
+            }
+            f.write_str(": ")?;
+        }
+        write!(f, "{}", self.fault)
+    }
+}
+
+/// The message tells the fault in full, so the source is what lies behind the fault.
+impl std::error::Error for DatasetError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.fault.source()
+    }
+}

@@ -1,0 +1,21 @@
+//! What a sample is: datasets map its number to tensors and the places of their bytes, and read none of those bytes.
+//!
+//! Owns: types and shapes, the formats and how each is told from the others, datasets made of others. May touch:
+//! `storage` for opening files, and nothing above itself.
+#![forbid(unsafe_code)]
+
+mod dataset;
+mod dtype;
+mod error;
+mod fingerprint;
+mod shape;
+mod source;
+mod spec;
+
+pub use dataset::Dataset;
+pub use dtype::{DType, UnknownDType};
+pub use error::{DatasetError, DatasetFault};
+pub use fingerprint::Fingerprint;
+pub use shape::Shape;
+pub use source::DataFile;
+pub use spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};

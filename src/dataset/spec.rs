@@ -1,0 +1,111 @@
+use std::sync::Arc;
+
+use super::dtype::DType;
+use super::error::DatasetError;
+use super::shape::Shape;
+
+/// What a tensor is, without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorSpec {
+    /// Its name; shared, so that cloning a spec copies no text.
+    pub name: Arc<str>,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// The lengths of its dimensions.
+    pub shape: Shape,
+}
+
+impl TensorSpec {
+    /// A tensor of that name, type and shape.
+    pub fn new(name: impl Into<Arc<str>>, dtype: DType, shape: impl Into<Shape>) -> Self {
+        Self { name: name.into(), dtype, shape: shape.into() }
+    }
+
+    /// Bytes, little-endian and row by row; `None` where they do not fill whole bytes or are more than a `u64` counts.
+    pub fn bytes(&self) -> Option<u64> {
+        self.shape.bytes(self.dtype)
+    }
+}
+
+/// A run of bytes in one of a dataset's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileRange {
+    /// Which of [`Dataset::files`](super::Dataset::files).
+    pub file: u32,
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// What one sample is made of: tensors, and where in the dataset's files the bytes of each lie.
+///
+/// Made to be filled again and again: once it has held the largest sample, filling it allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct SampleSpec {
+    tensors: Vec<TensorSpec>,
+    /// For each tensor where its ranges end in `ranges`.
+    ends: Vec<usize>,
+    ranges: Vec<FileRange>,
+}
+
+impl SampleSpec {
+    /// A sample of no tensors.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.tensors.clear();
+        self.ends.clear();
+        self.ranges.clear();
+    }
+
+    /// Adds a tensor whose bytes are those of `ranges`, one after the other.
+    pub fn push(&mut self, tensor: TensorSpec, ranges: impl IntoIterator<Item = FileRange>) {
+        self.tensors.push(tensor);
+        self.ranges.extend(ranges);
+        self.ends.push(self.ranges.len());
+    }
+
+    /// The tensors, in the dataset's order.
+    pub fn tensors(&self) -> &[TensorSpec] {
+        &self.tensors
+    }
+
+    /// Each tensor with the places of its bytes.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&TensorSpec, &[FileRange])> {
+        self.tensors.iter().enumerate().map(|(i, tensor)| {
+            let start = if i == 0 { 0 } else { self.ends[i - 1] };
+            (tensor, &self.ranges[start..self.ends[i]])
+        })
+    }
+
+    /// All places, in the order of the tensors.
+    pub fn ranges(&self) -> &[FileRange] {
+        &self.ranges
+    }
+
+    /// Bytes in all.
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.len).sum()
+    }
+
+    /// Adds `by` to the number of every range's file: for datasets made of others.
+    pub fn shift_files(&mut self, by: u32) {
+        self.ranges.iter_mut().for_each(|range| range.file += by);
+    }
+}
+
+/// A tensor as it lies in a dataset's files, whatever samples are made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTensor {
+    /// What it is.
+    pub spec: TensorSpec,
+    /// Where its bytes are.
+    pub range: FileRange,
+}
+
+/// The tensors of a dataset, which may be many and found one by one.
+pub type StoredTensors<'a> = Box<dyn Iterator<Item = Result<StoredTensor, DatasetError>> + 'a>;
