@@ -10,6 +10,7 @@ pub mod fuse;
 pub mod knobs;
 pub mod mounts;
 pub mod privilege;
+pub mod python;
 pub mod reader;
 pub mod seccomp;
 pub mod watchdog;
