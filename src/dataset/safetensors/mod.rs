@@ -1,0 +1,179 @@
+//! The safetensors format: one file, several, or a model's index. As a checkpoint, the tensors by name; as a dataset, row i
+//! of each is sample i.
+
+mod diagnosis;
+mod header;
+mod index;
+mod rows;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use self::rows::Rows;
+use super::dataset::Dataset;
+use super::error::DatasetError;
+use super::fingerprint::Fingerprint;
+use super::parallel::in_parallel;
+use super::source::{DataFile, Source};
+use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors};
+
+/// Tensors in safetensors files.
+///
+/// Files that hold tensors of the same names follow one another, as the shards of one dataset do; otherwise, and always
+/// with an index, all tensors belong together, as those of one model do. Where tensors that belong together share their
+/// first dimension, sample i is row i of each, in the order of their data; else there are no samples, and
+/// [`check_rows`](Self::check_rows) says why.
+#[derive(Debug)]
+pub struct Safetensors {
+    files: Vec<DataFile>,
+    tensors: Vec<StoredTensor>,
+    /// Why there are none, in `Err`.
+    rows: Result<Rows, DatasetError>,
+    /// Whether names occur in several files.
+    is_sharded: bool,
+}
+
+impl Safetensors {
+    /// Reads the headers of these files, or of those that `*.index.json` names, where one path is given and it ends so.
+    ///
+    /// # Errors
+    /// [`DatasetError`] with path and offset, where a header breaks a rule of the format, the file is longer or shorter
+    /// than its header says, or an index names what is not there or not inside its folder.
+    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, DatasetError> {
+        match paths {
+            [index] if is_index(index.as_ref()) => Self::open_index(index.as_ref()),
+            files => Self::open_files(&files.iter().map(|path| path.as_ref().to_owned()).collect::<Vec<_>>()),
+        }
+    }
+
+    fn open_files(paths: &[PathBuf]) -> Result<Self, DatasetError> {
+        let headers = in_parallel(paths, |path| {
+            let source = Source::open(path)?;
+            Ok((header::read(&source)?, source.file))
+        })?;
+        let mut it = Contents::default();
+        for (header, file) in headers {
+            it.add(header, file, |_| true)?;
+        }
+        let is_sharded = it.ends.len() > 1 && it.has_a_name_twice();
+        let groups = match is_sharded {
+            true => it.by_file(),
+            false => vec![&it.tensors[..]],
+        };
+        let rows = Rows::new(&it.files, &groups);
+        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded })
+    }
+
+    fn open_index(path: &Path) -> Result<Self, DatasetError> {
+        let mapped = index::read(path)?;
+        let headers = in_parallel(&mapped, |(path, _)| {
+            let source = Source::open(path)?;
+            Ok((header::read(&source)?, source.file))
+        })?;
+        let mut it = Contents::default();
+        for ((header, file), (_, names)) in headers.into_iter().zip(&mapped) {
+            let wanted = |name: &str| names.contains(name);
+            let before = it.tensors.len();
+            it.add(header, file, wanted)?;
+            if it.tensors.len() - before < names.len() {
+                let lacks = |name: &&String| !it.tensors[before..].iter().any(|tensor| *tensor.spec.name == ***name);
+                let lacking = names.iter().find(lacks).map_or("", String::as_str);
+                let what = format!("tensor {lacking:?}, which {} says is here, is not", path.display());
+                let file = it.files.last().map_or(path, DataFile::path);
+                return Err(DatasetError::malformed(file, None, what, "get both files again"));
+            }
+        }
+        let rows = Rows::new(&it.files, &[&it.tensors]);
+        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded: false })
+    }
+
+    /// The tensors, by file and offset.
+    pub fn tensors(&self) -> &[StoredTensor] {
+        &self.tensors
+    }
+
+    /// Whether names occur in several files, so that these are shards of a dataset and no model.
+    pub fn is_sharded(&self) -> bool {
+        self.is_sharded
+    }
+
+    /// Sees that there are samples.
+    ///
+    /// # Errors
+    /// [`DatasetError`] with the tensor that has no rows, or not as many as others.
+    pub fn check_rows(self) -> Result<Self, DatasetError> {
+        match self.rows {
+            Ok(_) => Ok(self),
+            Err(why_not) => Err(why_not),
+        }
+    }
+}
+
+/// Whether it is named as the index of a model is.
+pub(crate) fn is_index(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b".index.json")
+}
+
+#[derive(Default)]
+struct Contents {
+    files: Vec<DataFile>,
+    tensors: Vec<StoredTensor>,
+    /// Where each file's tensors end.
+    ends: Vec<usize>,
+}
+
+impl Contents {
+    fn add(
+        &mut self,
+        header: header::Header,
+        file: DataFile,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<(), DatasetError> {
+        let number = u32::try_from(self.files.len())
+            .map_err(|_| DatasetError::setting(file.path(), "there are more than 2^32 files", "give fewer"))?;
+        for (spec, offset) in header.tensors.into_iter().filter(|(spec, _)| wanted(&spec.name)) {
+            // The header was checked by its bytes.
+            let len = spec.bytes().unwrap_or_default();
+            self.tensors.push(StoredTensor { spec, range: FileRange { file: number, offset, len } });
+        }
+        self.files.push(file);
+        self.ends.push(self.tensors.len());
+        Ok(())
+    }
+
+    fn has_a_name_twice(&self) -> bool {
+        let mut names = HashMap::with_capacity(self.tensors.len());
+        self.tensors.iter().any(|tensor| names.insert(Arc::clone(&tensor.spec.name), ()).is_some())
+    }
+
+    fn by_file(&self) -> Vec<&[StoredTensor]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.tensors[start..end]).collect()
+    }
+}
+
+impl Dataset for Safetensors {
+    fn len(&self) -> u64 {
+        self.rows.as_ref().map_or(0, Rows::len)
+    }
+
+    fn files(&self) -> &[DataFile] {
+        &self.files
+    }
+
+    fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+        match &self.rows {
+            Ok(rows) => rows.locate(index, sample),
+            Err(_) => Err(DatasetError::no_sample(index, 0)),
+        }
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::new("safetensors", "", self.len(), &self.files)
+    }
+
+    fn stored(&self) -> StoredTensors<'_> {
+        Box::new(self.tensors.iter().cloned().map(Ok))
+    }
+}

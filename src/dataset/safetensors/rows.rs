@@ -1,0 +1,128 @@
+//! Tensors as a dataset: those that share their first dimension, sample i being row i of each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::dataset::error::DatasetError;
+use crate::dataset::source::DataFile;
+use crate::dataset::spec::{FileRange, SampleSpec, StoredTensor, TensorSpec};
+
+/// Runs of rows, one after the other: each of a file, or of all files of an index.
+#[derive(Debug)]
+pub(super) struct Rows {
+    runs: Vec<Run>,
+    /// Of one row, in the order of the first run's data; the same in every run.
+    fields: Vec<TensorSpec>,
+    len: u64,
+}
+
+#[derive(Debug)]
+struct Run {
+    /// The number of its first row.
+    first: u64,
+    /// Where the first row of each field lies.
+    columns: Vec<FileRange>,
+}
+
+/// The fields of one run: of each one row, and where the first lies.
+struct Table {
+    rows: u64,
+    columns: Vec<(TensorSpec, FileRange)>,
+}
+
+impl Rows {
+    /// The rows of groups of tensors, one group after the other.
+    pub(super) fn new(files: &[DataFile], groups: &[&[StoredTensor]]) -> Result<Self, DatasetError> {
+        let mut rows = Rows { runs: Vec::with_capacity(groups.len()), fields: Vec::new(), len: 0 };
+        for (i, &group) in groups.iter().enumerate() {
+            let Some(first) = group.first() else {
+                return Err(DatasetError::setting(
+                    path_of(files, 0),
+                    "there are no tensors",
+                    "give a file that has some",
+                ));
+            };
+            let path = path_of(files, first.range.file);
+            let Table { rows: count, columns } = table(files, group)?;
+            let (fields, mut columns): (Vec<TensorSpec>, Vec<FileRange>) = columns.into_iter().unzip();
+            if i == 0 {
+                rows.fields = fields;
+            } else {
+                columns = in_order(&rows.fields, &fields, &columns).map_err(|what| {
+                    let before = path_of(files, groups[0].first().map_or(0, |tensor| tensor.range.file));
+                    let what = format!("its rows are not those of {}: {what}", before.display());
+                    DatasetError::setting(path, what, "give files whose tensors are alike as one dataset")
+                })?;
+            }
+            rows.runs.push(Run { first: rows.len, columns });
+            rows.len = rows.len.checked_add(count).ok_or_else(|| {
+                DatasetError::setting(path, "there are more rows than can be counted", "give fewer files")
+            })?;
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+        if index >= self.len {
+            return Err(DatasetError::no_sample(index, self.len));
+        }
+        let run = &self.runs[self.runs.partition_point(|run| run.first <= index) - 1];
+        for (field, column) in self.fields.iter().zip(&run.columns) {
+            let offset = column.offset + (index - run.first) * column.len;
+            sample.push(field.clone(), [FileRange { offset, ..*column }]);
+        }
+        Ok(())
+    }
+}
+
+fn path_of(files: &[DataFile], file: u32) -> &std::path::Path {
+    files.get(file as usize).map_or(std::path::Path::new(""), DataFile::path)
+}
+
+fn table(files: &[DataFile], group: &[StoredTensor]) -> Result<Table, DatasetError> {
+    const FIX: &str = "load it as a checkpoint, or keep in the file only tensors with one row a sample";
+    let mut table: Option<Table> = None;
+    for StoredTensor { spec, range } in group {
+        let refuse = |what: String| Err(DatasetError::setting(path_of(files, range.file), what, FIX));
+        let (Some(&rows), Some(row)) = (spec.shape.first(), spec.shape.row()) else {
+            return refuse(format!("tensor {:?} is a scalar and has no rows", spec.name));
+        };
+        let Some(len) = row.bytes(spec.dtype) else {
+            return refuse(format!("a row of tensor {:?}, {} {row}, does not fill whole bytes", spec.name, spec.dtype));
+        };
+        let table = table.get_or_insert_with(|| Table { rows, columns: Vec::with_capacity(group.len()) });
+        if table.rows != rows {
+            let first = &table.columns[0].0.name;
+            return refuse(format!(
+                "tensor {:?} has {rows} rows and {first:?} has {}, so no row is one sample",
+                spec.name, table.rows
+            ));
+        }
+        let field = TensorSpec { name: Arc::clone(&spec.name), dtype: spec.dtype, shape: row };
+        table.columns.push((field, FileRange { len, ..*range }));
+    }
+    Ok(table.unwrap_or(Table { rows: 0, columns: Vec::new() }))
+}
+
+/// The columns of `theirs` in the order of `ours`, or what is different.
+fn in_order(ours: &[TensorSpec], theirs: &[TensorSpec], columns: &[FileRange]) -> Result<Vec<FileRange>, String> {
+    let by_name: HashMap<&str, usize> = theirs.iter().enumerate().map(|(i, their)| (&*their.name, i)).collect();
+    let mut ordered = Vec::with_capacity(ours.len());
+    for our in ours {
+        let Some(&i) = by_name.get(&*our.name) else { return Err(format!("it has no tensor {:?}", our.name)) };
+        let their = &theirs[i];
+        if their != our {
+            let (a, b) = ((their.dtype, &their.shape), (our.dtype, &our.shape));
+            return Err(format!("a row of {:?} is {} {}, and there it is {} {}", our.name, a.0, a.1, b.0, b.1));
+        }
+        ordered.push(columns[i]);
+    }
+    match theirs.iter().find(|their| !ours.iter().any(|our| our.name == their.name)) {
+        Some(more) if theirs.len() > ours.len() => Err(format!("it has a tensor {:?} more", more.name)),
+        _ => Ok(ordered),
+    }
+}
