@@ -1,5 +1,7 @@
 //! One error for callers that do not tell operations apart; each operation has a type of its own.
 
+use crate::checkpoint::CheckpointError;
+use crate::dataset::DatasetError;
 use crate::device::DeviceError;
 use crate::memory::MemoryError;
 use crate::route::CarryError;
@@ -24,6 +26,12 @@ pub enum Error {
     /// A device could not be used.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A dataset could not be opened, or a sample not found.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// A checkpoint could not be loaded.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// Bytes did not reach their device.
     #[error(transparent)]
     Carry(#[from] CarryError),

@@ -59,6 +59,7 @@
 //! # }
 //! ```
 
+pub mod checkpoint;
 pub mod dataset;
 mod device;
 #[cfg(test)]

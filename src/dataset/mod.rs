@@ -4,20 +4,20 @@
 //! `storage` for opening files, and nothing above itself.
 #![forbid(unsafe_code)]
 
-mod dataset;
 mod dtype;
 mod error;
 mod fingerprint;
+mod interface;
 mod parallel;
 mod safetensors;
 mod shape;
 mod source;
 mod spec;
 
-pub use dataset::Dataset;
 pub use dtype::{DType, UnknownDType};
 pub use error::{DatasetError, DatasetFault};
 pub use fingerprint::Fingerprint;
+pub use interface::Dataset;
 pub use safetensors::Safetensors;
 pub use shape::Shape;
 pub use source::DataFile;

@@ -89,6 +89,12 @@ impl CarrierBuilder {
         self
     }
 
+    /// With other settings of its reader.
+    pub(crate) fn map_reader(mut self, change: impl FnOnce(ReaderBuilder) -> ReaderBuilder) -> Self {
+        self.reader = change(self.reader);
+        self
+    }
+
     /// Bytes of host memory that reads land in, pinned for the device. On a CUDA device it is passed through, on the
     /// host it is what [`ReaderBuilder::budget`] says.
     pub fn budget(mut self, bytes: u64) -> Self {

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, SendError, Sender, TryRecvError, channel};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use crate::device::{Copier, DeviceError, DeviceSlot, Event, Memory, Span, Ticket
 use crate::emulated::mutant;
 use crate::memory::HoldsSlot;
 use crate::storage::{Read, Reader};
-use crate::sync::Threads;
+use crate::sync::{Threads, unpark_this_thread};
 
 /// How long the conductor naps before it looks at copies again. A copy of 4 MiB takes 80 µs or more.
 const NAP: Duration = Duration::from_micros(50);
@@ -163,7 +163,7 @@ impl Work {
     }
 
     fn run(mut self) {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let waker = unpark_this_thread();
         let mut context = Context::from_waker(&waker);
         if let Err(error) = self.copier.bind() {
             self.break_off(error);
@@ -328,17 +328,5 @@ impl Work {
         for key in over {
             self.jobs.remove(key).end();
         }
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
     }
 }

@@ -151,6 +151,11 @@ impl Reader {
         self.core.cache.clone_descriptor(descriptor)
     }
 
+    /// Bytes that have landed so far, also of reads that are not whole yet, or never will be.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.core.counters.arrived()
+    }
+
     /// How many files one caller may hold open at once, so that others can read beside it.
     pub(crate) fn most_files(&self) -> usize {
         self.core.most_files()

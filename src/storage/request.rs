@@ -177,6 +177,7 @@ impl Job {
             Next::Done => {
                 self.landed += 1;
                 let bytes = part.asked;
+                self.request.counters.note_arrived(bytes);
                 match progress.via {
                     Via::Direct => self.stats.bytes_direct += bytes,
                     Via::Buffered => self.stats.bytes_buffered += bytes,

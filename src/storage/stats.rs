@@ -21,6 +21,7 @@ pub(crate) struct Counters {
     buffered: AtomicU64,
     answers: AtomicU64,
     repeats: AtomicU64,
+    arrived: AtomicU64,
 }
 
 impl Counters {
@@ -29,6 +30,15 @@ impl Counters {
         self.buffered.fetch_add(stats.bytes_buffered, Ordering::Relaxed);
         self.answers.fetch_add(stats.answers, Ordering::Relaxed);
         self.repeats.fetch_add(stats.repeats, Ordering::Relaxed);
+    }
+
+    /// Bytes that have landed, also of requests that are not whole yet, or never will be.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_arrived(&self, bytes: u64) {
+        self.arrived.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn now(&self) -> Stats {

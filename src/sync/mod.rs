@@ -1,10 +1,12 @@
 //! Locking without a panic, and the locks of the code that loom checks.
 
 mod threads;
+mod unpark;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use threads::{Running, Threads};
+pub(crate) use unpark::unpark_this_thread;
 
 /// Locks, also after a panic elsewhere: every state behind these locks is whole between two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -26,7 +26,7 @@ fn use_cudarc() {
     {
         let context = CudaContext::new(1).unwrap();
         assert_eq!((CudaContext::device_count().unwrap(), context.name().unwrap().as_str()), (2, "Emulated GPU 1"));
-        assert_eq!(context.uuid().unwrap().bytes[15], b'1' as _);
+        assert_eq!(context.uuid().unwrap().bytes[15], b'1' as i8);
         assert_eq!(context.total_mem().unwrap(), 16 << 30);
         let (stream, other) = (context.new_stream().unwrap(), context.new_stream().unwrap());
         // SAFETY: what is allocated is written before it is read.

@@ -24,6 +24,8 @@ pub enum Command {
     Cat(Cat),
     /// Tells what this machine can do; each "no" with its reason and its fix
     Doctor(Doctor),
+    /// Loads a whole checkpoint to the device
+    Load(Load),
 }
 
 #[derive(Debug, Args)]
@@ -43,6 +45,15 @@ pub struct Doctor {
     /// Files, folders or block devices to judge
     #[arg(value_name = "PATH", default_value = ".")]
     pub paths: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Load {
+    /// A .safetensors file, a model's *.index.json, or a folder that holds either
+    pub checkpoint: PathBuf,
+    /// Gives the SHA-256 of each tensor first
+    #[arg(long)]
+    pub hash: bool,
 }
 
 /// The flags that every command takes.

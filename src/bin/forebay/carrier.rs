@@ -33,7 +33,16 @@ pub fn device_and_back(common: &Common) -> Result<forebay::Device, Failure> {
     }
 }
 
-fn engine(engine: Engine) -> EngineChoice {
+/// The device of a command whose bytes stay where they land.
+pub fn device(common: &Common) -> Result<forebay::Device, Failure> {
+    match common.device {
+        Device::Auto => Ok(forebay::Device::auto()),
+        Device::Host => Ok(forebay::Device::host()),
+        Device::Cuda(number) => forebay::Device::cuda(number as usize).map_err(Failure::of),
+    }
+}
+
+pub fn engine(engine: Engine) -> EngineChoice {
     match engine {
         Engine::Auto => EngineChoice::Auto,
         Engine::Uring => EngineChoice::Uring,

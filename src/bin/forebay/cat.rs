@@ -44,7 +44,7 @@ fn usual_budget(cat: &args::Cat) -> u64 {
 
 /// Straight from where the bytes landed.
 fn copy(carrier: &Carrier, extent: Extent, mut stdout: Stdout) -> Outcome {
-    let progress = Progress::start(extent.len());
+    let progress = Progress::of_output(extent.len());
     let mut parts = carrier.reader().stream(vec![extent]);
     while let Some(part) = parts.next_blocking() {
         let part = part.map_err(Failure::of)?;
@@ -58,7 +58,7 @@ fn copy(carrier: &Carrier, extent: Extent, mut stdout: Stdout) -> Outcome {
 fn copy_by_device(carrier: &Carrier, extent: Extent, mut stdout: Stdout) -> Outcome {
     const MOST: u64 = 16 << 20;
     const AHEAD: usize = 2;
-    let progress = Progress::start(extent.len());
+    let progress = Progress::of_output(extent.len());
     // Whole blocks, and room on the device for those ahead with what alignment adds to each.
     let part = (carrier.reader().arena().budget() / (AHEAD as u64 + 1) / 2).clamp(4096, MOST) / 4096 * 4096;
     let end = extent.offset() + extent.len();

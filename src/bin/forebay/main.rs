@@ -9,6 +9,8 @@ mod cat;
 mod doctor;
 mod failure;
 mod json;
+mod load;
+mod memory;
 mod stderr;
 mod stdout;
 mod warnings;
@@ -47,6 +49,7 @@ fn run(cli: &Cli) -> Outcome {
     match &cli.command {
         Command::Cat(cat) => cat::run(&cli.common, cat),
         Command::Doctor(doctor) => doctor::run(&cli.common, doctor),
+        Command::Load(load) => load::run(&cli.common, load),
     }
 }
 

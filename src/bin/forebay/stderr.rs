@@ -19,18 +19,29 @@ pub fn line(text: &str) {
     }
 }
 
-/// A progress bar that counts bytes. Only for people: it is shown when stderr is a terminal and stdout is not.
+/// A progress bar that counts bytes. Only for people: it is shown when stderr is a terminal.
 pub struct Progress(());
 
 impl Progress {
+    /// Of bytes that go to stdout: not shown where that is a terminal, too.
+    pub fn of_output(bytes: u64) -> Self {
+        if io::stdout().is_terminal() { Self(()) } else { Self::start(bytes) }
+    }
+
     pub fn start(bytes: u64) -> Self {
-        if io::stderr().is_terminal() && !io::stdout().is_terminal() {
+        if io::stderr().is_terminal() {
             let style =
                 ProgressStyle::with_template("{bytes} of {total_bytes} {wide_bar} {binary_bytes_per_sec} {eta}");
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             *bar() = Some(ProgressBar::new(bytes).with_style(style));
         }
         Self(())
+    }
+
+    pub fn reach(&self, bytes: u64) {
+        if let Some(bar) = bar().as_ref() {
+            bar.set_position(bytes);
+        }
     }
 
     pub fn advance(&self, bytes: u64) {

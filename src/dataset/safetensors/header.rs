@@ -30,7 +30,7 @@ pub(crate) struct Header {
 pub(crate) fn looks_like(head: &[u8], file_len: u64) -> bool {
     let Some((length, json)) = head.split_first_chunk::<8>() else { return false };
     let length = u64::from_le_bytes(*length);
-    json.first() == Some(&b'{') && length >= 2 && length <= HEADER_CAP && length + LENGTH <= file_len
+    json.first() == Some(&b'{') && (2..=HEADER_CAP).contains(&length) && length + LENGTH <= file_len
 }
 
 /// Reads and checks the header: every byte of the file belongs to it or to one tensor.

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::rows::Rows;
-use super::dataset::Dataset;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
+use super::interface::Dataset;
 use super::parallel::in_parallel;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors};
