@@ -1,4 +1,4 @@
-//! A RAM block device: zram, formatted ext4, with one file of incompressible bytes.
+//! A RAM block device: zram, formatted ext4, with one file of incompressible bytes or what its user writes there.
 //!
 //! It reads at several GB/s and so shows the CPU cost that a slow disk hides. The device is given back when the guard
 //! is dropped. A run that was killed leaves its device behind: the next one knows it by its label, and by the lock that
@@ -15,8 +15,6 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::random;
 
-/// Room for the file and ext4's own blocks.
-const DEVICE_LEN: u64 = 3 << 30;
 /// Incompressible, so that a read copies whole pages and unpacks nothing.
 pub const FILE_LEN: u64 = 2 << 30;
 /// Begins the mount point's name and the file system's label (at most 16 bytes with the process id).
@@ -30,8 +28,18 @@ pub struct RamDevice {
 }
 
 impl RamDevice {
-    /// Sets up the device; `Err` says why it cannot be had here.
+    /// A device with one file; `Err` says why it cannot be had here.
+    #[allow(dead_code)]
     pub fn new() -> Result<Self, String> {
+        let device = Self::with_room(FILE_LEN)?;
+        let told = |e| format!("{}: {e}", device.file().display());
+        let mut file = File::create(device.file()).map_err(told)?;
+        random::fill(&mut file, FILE_LEN).map_err(told)?;
+        Ok(device)
+    }
+
+    /// A device with room for so many bytes in files; `Err` says why it cannot be had here.
+    pub fn with_room(room: u64) -> Result<Self, String> {
         // The owner of this entry is our effective user.
         if fs::metadata("/proc/self").map_or(true, |entry| entry.uid() != 0) {
             return Err("not root".into());
@@ -40,11 +48,12 @@ impl RamDevice {
             return Err("no zram in this kernel".into());
         }
         take_over_stale();
-        let needed = FILE_LEN * 5 / 4;
+        let needed = room * 5 / 4;
         if available_memory().is_some_and(|free| free < needed + (2 << 30)) {
             return Err(format!("less than {} MiB of memory available", (needed + (2 << 30)) >> 20));
         }
-        let zram = Zram::claim()?;
+        // With what ext4 takes for itself.
+        let zram = Zram::claim(room + (1 << 30))?;
         let name = format!("{PREFIX}{}", process::id());
         // No journal and no lazy initialisation: neither may write while we measure.
         run(Command::new("mkfs.ext4")
@@ -55,13 +64,17 @@ impl RamDevice {
         // From here on `Drop` undoes what was done, also when filling fails.
         let device = Self { zram, mount_point };
         run(Command::new("mount").arg("-o").arg("noatime").arg(device.zram.path()).arg(&device.mount_point))?;
-        let told = |e| format!("{}: {e}", device.file().display());
-        let mut file = File::create(device.file()).map_err(told)?;
-        random::fill(&mut file, FILE_LEN).map_err(told)?;
         Ok(device)
     }
 
+    /// Where it is mounted.
+    #[allow(dead_code)]
+    pub fn dir(&self) -> &Path {
+        &self.mount_point
+    }
+
     /// The file of [`FILE_LEN`] bytes.
+    #[allow(dead_code)]
     pub fn file(&self) -> PathBuf {
         self.mount_point.join("data.bin")
     }
@@ -84,9 +97,9 @@ struct Zram {
 
 impl Zram {
     /// Takes a free device or has one added.
-    fn claim() -> Result<Self, String> {
+    fn claim(len: u64) -> Result<Self, String> {
         for number in existing() {
-            if set_len(number).is_ok() {
+            if set_len(number, len).is_ok() {
                 let lock = lock(&device(number));
                 return Ok(Self { number, added: false, lock });
             }
@@ -96,7 +109,7 @@ impl Zram {
         let number = fs::read_to_string("/sys/class/zram-control/hot_add").map_err(|e| told(&e))?;
         let number = number.trim().parse().map_err(|e| told(&e))?;
         let mut zram = Self { number, added: true, lock: None };
-        set_len(number).map_err(|e| told(&e))?;
+        set_len(number, len).map_err(|e| told(&e))?;
         zram.lock = lock(&device(number));
         Ok(zram)
     }
@@ -126,8 +139,8 @@ fn lock(device: &Path) -> Option<Flock<File>> {
 }
 
 /// Sizing a device claims it: the kernel answers EBUSY where it has a size already.
-fn set_len(number: u32) -> std::io::Result<()> {
-    fs::write(format!("/sys/block/zram{number}/disksize"), DEVICE_LEN.to_string())
+fn set_len(number: u32, len: u64) -> std::io::Result<()> {
+    fs::write(format!("/sys/block/zram{number}/disksize"), len.to_string())
 }
 
 fn reset(number: u32) {

@@ -9,7 +9,7 @@ use super::under_way::{Arriving, Loaded};
 use crate::dataset::{Dataset, DatasetError, DatasetFault, Safetensors};
 use crate::device::{Device, DeviceKind};
 use crate::route::{Carrier, CarrierBuilder, Placed, RouteBytes};
-use crate::storage::{Extent, File, Plan};
+use crate::storage::{Extent, File, Plan, ReaderBuilder};
 
 /// Loads a checkpoint to a device: a `.safetensors` file, a model's `*.index.json`, or a folder that holds either.
 ///
@@ -116,7 +116,7 @@ fn carrier(
             if let Some(budget) = options.budget.filter(|&budget| need > budget) {
                 return Err(CheckpointError::NoRoom { need, free: budget, budget });
             }
-            builder.device(device).budget(need).build()?
+            builder.map_reader(ReaderBuilder::filled_once).device(device).budget(need).build()?
         }
         By::Own(builder) => {
             /// Pinned memory that bytes pass through on their way to a GPU.

@@ -1,16 +1,12 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::thread;
-
-use memmap2::{Advice, MmapMut, MmapOptions};
 
 use super::error::MemoryError;
+use super::mapping::{self, Mapping};
 use super::pool::{GRAIN, Pool};
 use super::slot::{Loan, Slot};
 use crate::sys::memory_left;
-
-const HUGE: usize = 2 << 20;
 
 /// A fixed budget of host memory, mapped and touched once, lent out in [`Slot`]s of any length.
 ///
@@ -23,6 +19,7 @@ const HUGE: usize = 2 << 20;
 pub struct Arena {
     mapping: Arc<Mapping>,
     pool: Pool,
+    is_touched: bool,
 }
 
 /// The pages that an arena was given.
@@ -42,6 +39,21 @@ impl Arena {
     /// [`MemoryError`] where the budget is below 4 KiB, exceeds what the machine or the process's control group has
     /// left, or is refused by the kernel.
     pub fn new(budget: u64) -> Result<Self, MemoryError> {
+        let len = Self::len_of(budget)?;
+        Ok(Self { mapping: Arc::new(Mapping::touched(len)?), pool: Pool::new(len), is_touched: true })
+    }
+
+    /// The same for memory that is filled once, from its start to its end: it is touched ahead of whoever fills it, by
+    /// threads of its own, and not to be registered with anybody, which would touch it first.
+    pub(crate) fn touched_meanwhile(budget: u64) -> Result<Self, MemoryError> {
+        let len = Self::len_of(budget)?;
+        let mapping = Arc::new(Mapping::new(len)?);
+        mapping::touch_meanwhile(&mapping);
+        Ok(Self { mapping, pool: Pool::new(len), is_touched: false })
+    }
+
+    /// The budget in whole grains, where the machine has so much left.
+    fn len_of(budget: u64) -> Result<usize, MemoryError> {
         let len = usize::try_from(budget).map_or(usize::MAX, |budget| budget - budget % GRAIN);
         if len == 0 {
             return Err(MemoryError::TooSmall { budget, least: GRAIN as u64 });
@@ -49,7 +61,12 @@ impl Arena {
         if let Some(left) = memory_left::bytes().filter(|&left| left < budget) {
             return Err(MemoryError::NotThere { budget, left });
         }
-        Ok(Self { mapping: Arc::new(Mapping::new(len)?), pool: Pool::new(len) })
+        Ok(len)
+    }
+
+    /// Whether all of it was touched when it was made.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.is_touched
     }
 
     /// Bytes in all.
@@ -64,7 +81,7 @@ impl Arena {
 
     /// The pages that the arena lies in.
     pub fn page_kind(&self) -> PageKind {
-        self.mapping.pages
+        self.mapping.pages()
     }
 
     /// Lends `len` bytes as soon as they are free in one piece, in the order of asking.
@@ -97,7 +114,7 @@ impl Arena {
 
     /// The whole memory, for registration with a ring or a driver: start and length in bytes.
     pub(crate) fn span(&self) -> (NonNull<u8>, usize) {
-        (self.mapping.base, self.pool.len())
+        (self.mapping.at(0), self.pool.len())
     }
 
     /// Whether some of it was lost to a ring that broke. Whoever asks after a loan was pending is woken when it is.
@@ -123,91 +140,6 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// The memory itself. Unmapped when the arena, and everything lent from it, is gone.
-#[derive(Debug)]
-pub(super) struct Mapping {
-    base: NonNull<u8>,
-    pages: PageKind,
-    /// Never touched through this handle once it is made: `base` points into it.
-    _map: MmapMut,
-}
-
-// SAFETY: `base` points into `_map`, which lives as long and never moves; access through it is divided by the pool,
-// which lends every byte to one slot at a time.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; a shared `Mapping` only hands out addresses.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(len: usize) -> Result<Self, MemoryError> {
-        let refused = |source| MemoryError::Refused { bytes: len as u64, source };
-        if let Some(mapping) = Self::reserved_huge(len) {
-            return Ok(mapping);
-        }
-        let mapped = len.checked_add(HUGE).ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
-        let mut map = MmapOptions::new().len(mapped).map_anon().map_err(refused)?;
-        let shift = map.as_ptr().align_offset(HUGE);
-        // Where the kernel has no transparent huge pages, ordinary ones do.
-        let _ = map.advise_range(Advice::HugePage, shift, len);
-        touch(&map, shift, len).map_err(refused)?;
-        Ok(Self::at_offset(map_base(&mut map, shift), PageKind::Transparent, map))
-    }
-
-    /// Fails where too few huge pages are reserved, which is the usual case.
-    fn reserved_huge(len: usize) -> Option<Self> {
-        let mapped = len.checked_next_multiple_of(HUGE)?;
-        let mut map = MmapOptions::new().len(mapped).huge(Some(21)).map_anon().ok()?;
-        touch(&map, 0, mapped).ok()?;
-        Some(Self::at_offset(map_base(&mut map, 0), PageKind::ReservedHuge, map))
-    }
-
-    fn at_offset(base: NonNull<u8>, pages: PageKind, map: MmapMut) -> Self {
-        // A child that shared these pages would split them from the ones that the kernel holds.
-        let _ = map.advise(Advice::DontFork);
-        Self { base, pages, _map: map }
-    }
-
-    pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
-        // SAFETY: the pool only lends offsets inside the mapping, so the address stays inside it.
-        unsafe { self.base.add(offset) }
-    }
-}
-
-fn map_base(map: &mut MmapMut, shift: usize) -> NonNull<u8> {
-    NonNull::from(&mut map[shift..]).cast()
-}
-
-/// Has every page given now, on several threads: the first touch of memory can cost more than the read into it.
-fn touch(map: &MmapMut, start: usize, len: usize) -> std::io::Result<()> {
-    const SHARE: usize = 64 << 20;
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(len.div_ceil(SHARE)).min(16);
-    let share = len.div_ceil(threads).next_multiple_of(HUGE);
-    thread::scope(|scope| {
-        let touching: Vec<_> = (0..len)
-            .step_by(share)
-            .map(|from| {
-                let work = move || populate(map, start + from, share.min(len - from));
-                // Where no thread can be had, this one does its work.
-                thread::Builder::new().spawn_scoped(scope, work).map_err(|_| work())
-            })
-            .collect();
-        touching.into_iter().try_for_each(|thread| match thread {
-            Ok(thread) => {
-                thread.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread that touches memory panicked")))
-            }
-            Err(done) => done,
-        })
-    })
-}
-
-fn populate(map: &MmapMut, start: usize, len: usize) -> std::io::Result<()> {
-    match map.advise_range(Advice::PopulateWrite, start, len) {
-        // Before Linux 5.14 pages are given at first use instead.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
-        answer => answer,
-    }
-}
-
 #[cfg(all(test, not(forebay_loom)))]
 mod tests {
     use super::*;
@@ -229,7 +161,21 @@ mod tests {
     #[test]
     fn the_arena_is_aligned_to_huge_pages() {
         let arena = Arena::new(5 << 20).unwrap();
-        assert_eq!(arena.span().0.as_ptr() as usize % HUGE, 0);
+        assert_eq!(arena.span().0.as_ptr() as usize % (2 << 20), 0);
+    }
+
+    #[test]
+    fn memory_that_is_touched_meanwhile_is_as_good_at_once() {
+        let arena = Arena::touched_meanwhile(200 << 20).unwrap();
+        assert!(!arena.is_touched());
+        let mut slot = arena.try_loan(200 << 20).unwrap().unwrap();
+        for (i, page) in slot.chunks_mut(4096).enumerate() {
+            page[0] = i as u8;
+        }
+        drop(arena);
+        // What was written before a page was touched stays.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(slot.chunks(4096).enumerate().all(|(i, page)| page[0] == i as u8 && page[1..].iter().all(|&b| b == 0)));
     }
 
     #[test]

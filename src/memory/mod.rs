@@ -5,6 +5,7 @@
 
 mod arena;
 mod error;
+mod mapping;
 mod pool;
 mod slot;
 

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use super::arena::Mapping;
+use super::mapping::Mapping;
 use super::pool::{Lease, Queued};
 
 /// A piece of an [`Arena`](super::Arena) on loan: page-aligned memory of the length asked for, for its holder alone,

@@ -25,6 +25,7 @@ pub struct ReaderBuilder {
     gap: u64,
     iopoll: bool,
     sqpoll: Option<Duration>,
+    filled_once: bool,
     #[cfg(test)]
     pub(crate) faults: Option<Arc<super::engine::faults::Faults>>,
 }
@@ -41,6 +42,7 @@ impl Default for ReaderBuilder {
             gap: 4 << 10,
             iopoll: false,
             sqpoll: None,
+            filled_once: false,
             #[cfg(test)]
             faults: None,
         }
@@ -114,6 +116,12 @@ impl ReaderBuilder {
         self
     }
 
+    /// The memory is filled once, and stays with what was read: it is touched while that goes on, and not registered.
+    pub(crate) fn filled_once(mut self) -> Self {
+        self.filled_once = true;
+        self
+    }
+
     /// Allocates the arena and starts the engine.
     ///
     /// # Errors
@@ -122,7 +130,10 @@ impl ReaderBuilder {
     /// says why.
     pub fn build(self) -> Result<Reader, BuildError> {
         self.check()?;
-        let arena = Arena::new(self.budget)?;
+        let arena = match self.filled_once {
+            true => Arena::touched_meanwhile(self.budget)?,
+            false => Arena::new(self.budget)?,
+        };
         let (engine, features, fallback): (Arc<dyn Engine>, Option<RingFeatures>, _) = match self.engine {
             EngineChoice::Pread => (self.pread()?, None, None),
             choice => match Uring::new(&self.uring(), &arena) {

@@ -62,6 +62,9 @@ fn polled_ring(depth: u32) -> io::Result<IoUring> {
 
 /// Registers the arena, which the ring can do without.
 pub(super) fn registered(ring: &IoUring, arena: &Arena, warns: bool) -> Option<Buffers> {
+    if !arena.is_touched() {
+        return None;
+    }
     match Buffers::register(&ring.submitter(), arena) {
         Ok(buffers) => Some(buffers),
         Err(error) => {
