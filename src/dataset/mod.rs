@@ -4,6 +4,7 @@
 //! `storage` for opening files, and nothing above itself.
 #![forbid(unsafe_code)]
 
+mod compound;
 mod dtype;
 mod error;
 mod fingerprint;
@@ -14,6 +15,7 @@ mod shape;
 mod source;
 mod spec;
 
+pub use compound::{Concat, Mixture, Subset};
 pub use dtype::{DType, UnknownDType};
 pub use error::{DatasetError, DatasetFault};
 pub use fingerprint::Fingerprint;
