@@ -8,6 +8,7 @@ mod carrier;
 mod cat;
 mod doctor;
 mod failure;
+mod inspect;
 mod json;
 mod load;
 mod memory;
@@ -50,6 +51,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Cat(cat) => cat::run(&cli.common, cat),
         Command::Doctor(doctor) => doctor::run(&cli.common, doctor),
         Command::Load(load) => load::run(&cli.common, load),
+        Command::Inspect(inspect) => inspect::run(&cli.common, inspect),
     }
 }
 

@@ -6,6 +6,8 @@ mod header;
 mod index;
 mod rows;
 
+pub(crate) use header::looks_like;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,6 +98,11 @@ impl Safetensors {
     /// Whether names occur in several files, so that these are shards of a dataset and no model.
     pub fn is_sharded(&self) -> bool {
         self.is_sharded
+    }
+
+    /// Whether the tensors make samples.
+    pub fn has_rows(&self) -> bool {
+        self.rows.is_ok()
     }
 
     /// Sees that there are samples.
