@@ -6,5 +6,6 @@ mod common;
 mod cat;
 mod device;
 mod doctor;
+mod inspect;
 mod run;
 mod usage;

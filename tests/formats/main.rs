@@ -5,3 +5,4 @@ mod common;
 
 mod bytes;
 mod compound;
+mod open;

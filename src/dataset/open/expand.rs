@@ -1,6 +1,6 @@
 //! From what was given to the files that are read: folders and patterns become their files, in order.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -56,8 +56,13 @@ fn add(
 
 /// The names that a pattern stands for; `None` where the path is no pattern.
 fn names(path: &Path) -> Result<Option<Vec<PathBuf>>, DatasetError> {
-    let names = pattern::expand(path.as_os_str().as_bytes())
-        .map_err(|refused| DatasetError::setting(path, refused.what(), "give a smaller pattern, or a folder"))?;
+    /// What is longer is not shown whole.
+    const SHOWN: usize = 4096;
+    let bytes = path.as_os_str().as_bytes();
+    let names = pattern::expand(bytes).map_err(|refused| {
+        let path = if bytes.len() > SHOWN { Path::new(OsStr::from_bytes(&bytes[..64])) } else { path };
+        DatasetError::setting(path, refused.what(), "give a smaller pattern, or a folder")
+    })?;
     Ok(names.map(|names| names.into_iter().map(|name| OsString::from_vec(name).into()).collect()))
 }
 

@@ -15,19 +15,20 @@ const DEEPEST: usize = 16;
 /// Bytes of a pattern.
 const LONGEST: usize = 1 << 16;
 
+/// What a pattern has too much of.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    TooLong,
-    TooDeep,
-    TooMany,
+    Length,
+    Depth,
+    Number,
 }
 
 impl Refused {
     pub(super) fn what(&self) -> String {
         match self {
-            Self::TooLong => format!("the pattern has more than {LONGEST} bytes"),
-            Self::TooDeep => format!("the pattern has braces in braces, more than {DEEPEST} deep"),
-            Self::TooMany => {
+            Self::Length => format!("the pattern has more than {LONGEST} bytes"),
+            Self::Depth => format!("the pattern has braces in braces, more than {DEEPEST} deep"),
+            Self::Number => {
                 format!("the pattern stands for more than {MOST_NAMES} names, or {} MiB of them", MOST_BYTES >> 20)
             }
         }
@@ -40,7 +41,7 @@ pub(super) fn expand(pattern: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refused> {
         return Ok(None);
     }
     if pattern.len() > LONGEST {
-        return Err(Refused::TooLong);
+        return Err(Refused::Length);
     }
     let parts = parse(pattern, &closings(pattern), 0, pattern.len(), 0)?;
     if parts.iter().all(|part| matches!(part, Part::Text(_))) {
@@ -49,7 +50,7 @@ pub(super) fn expand(pattern: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refused> {
     let names = count(&parts);
     // No name is longer than its pattern.
     if names > MOST_NAMES || names.saturating_mul(pattern.len() as u64) > MOST_BYTES {
-        return Err(Refused::TooMany);
+        return Err(Refused::Number);
     }
     Ok(Some(names_of(&parts)))
 }
@@ -133,7 +134,7 @@ fn choices<'a>(
         return Ok(None);
     }
     if depth == DEEPEST {
-        return Err(Refused::TooDeep);
+        return Err(Refused::Depth);
     }
     let starts = std::iter::once(start).chain(commas.iter().map(|comma| comma + 1));
     let ends = commas.iter().copied().chain([end]);
@@ -239,14 +240,14 @@ mod tests {
     fn bombs_are_refused_at_once() {
         let begun = Instant::now();
         for bomb in ["{0..18446744073709551615}".to_owned(), "{0..99}".repeat(50), "{a,b}".repeat(500)] {
-            assert_eq!(expand(bomb.as_bytes()), Err(Refused::TooMany), "{bomb}");
+            assert_eq!(expand(bomb.as_bytes()), Err(Refused::Number), "{bomb}");
         }
         let long = format!("{}{{0..1048575}}", "x".repeat(1000));
-        assert_eq!(expand(long.as_bytes()), Err(Refused::TooMany));
+        assert_eq!(expand(long.as_bytes()), Err(Refused::Number));
         for deep in ["{a,".repeat(20) + &"}".repeat(20), "{a,".repeat(10_000) + &"}".repeat(10_000)] {
-            assert_eq!(expand(deep.as_bytes()), Err(Refused::TooDeep));
+            assert_eq!(expand(deep.as_bytes()), Err(Refused::Depth));
         }
-        assert_eq!(expand("{".repeat(1 << 20).as_bytes()), Err(Refused::TooLong));
+        assert_eq!(expand("{".repeat(1 << 20).as_bytes()), Err(Refused::Length));
         for harmless in ["{".repeat(1 << 16), "}{".repeat(1 << 15), "{".repeat(1 << 15) + &"}".repeat(1 << 15)] {
             assert_eq!(expand(harmless.as_bytes()), Ok(None));
         }
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn as_many_names_as_are_allowed() {
         assert_eq!(names("s-{0..1048575}").len() as u64, MOST_NAMES);
-        assert_eq!(expand(b"s-{0..1048576}"), Err(Refused::TooMany));
+        assert_eq!(expand(b"s-{0..1048576}"), Err(Refused::Number));
     }
 
     proptest! {

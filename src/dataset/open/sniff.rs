@@ -15,9 +15,12 @@ pub(super) enum Content {
     Unknown,
 }
 
-/// Each tells by the first bytes and the length of the file. By chance, bytes that mean nothing pass for one of these
+/// Whether it is, by the first bytes and the length of the file.
+type IsIt = fn(&[u8], u64) -> bool;
+
+/// By chance, bytes that mean nothing pass for one of these
 /// once in 2^32 files or less.
-const TESTS: [(Format, fn(&[u8], u64) -> bool); 9] = [
+const TESTS: [(Format, IsIt); 9] = [
     (Format::Npy, |head, _| head.starts_with(b"\x93NUMPY")),
     (Format::Npz, |head, _| {
         foreign::first_member(head).is_some_and(|name| name.ends_with(b".npy")) || is_empty_zip(head)
