@@ -93,7 +93,7 @@ impl<'a> Rows<'a> {
     pub(super) fn new(dataset: &'a dyn Dataset, fields: Vec<Field>, limits: Limits) -> Result<Self, PackError> {
         let row = fields.iter().try_fold(0, |sum, field| add_bytes(sum, field.bytes))?;
         let rows = limits.data.checked_div(row).unwrap_or(u64::MAX).clamp(1, dataset.len());
-        let total = row.checked_mul(dataset.len()).unwrap_or(u64::MAX);
+        let total = row.saturating_mul(dataset.len());
         add_bytes(0, total)?;
         Ok(Self { dataset, fields, row, rows })
     }
