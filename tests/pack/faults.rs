@@ -103,7 +103,9 @@ fn a_limit_of_file_sizes_is_an_error_and_leaves_nothing() {
         .args(["-c", "trap '' XFSZ; ulimit -f 512; exec \"$@\"", "sh"])
         .arg(child.get_program())
         .args(child.get_args());
-    child.get_envs().for_each(|(key, value)| drop(shell.env(key, value.unwrap())));
+    for (key, value) in child.get_envs() {
+        shell.env(key, value.unwrap());
+    }
     shell.current_dir(outside.path());
     expect_child("a limit of file sizes", shell);
 }

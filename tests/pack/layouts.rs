@@ -1,7 +1,7 @@
 //! What is packed is what was there, by the oracles.
 use std::sync::{Arc, Mutex};
 
-use forebay::dataset::{DType, Dataset, StoredTensor, TensorSpec};
+use forebay::dataset::{DType, Dataset, Safetensors, StoredTensor, TensorSpec};
 use forebay::pack::{Layout, PackOptions, pack, pack_tensors};
 use forebay::{Extent, Mode, Reader};
 
@@ -56,6 +56,26 @@ fn samples_that_differ_are_tensors_of_their_own_and_keep_their_order() {
             .collect()
     };
     assert_eq!(with_bytes(header.offset_keys()), with_bytes(expected));
+}
+
+#[test]
+fn rows_are_read_back_as_the_samples_that_they_were() {
+    let (source, out) = (folder(), folder());
+    let samples = uniform(23);
+    let packed = pack(&Made::new(source.path(), &samples), out.path(), &PackOptions::new().shard_bytes(700)).unwrap();
+    assert!(packed.files.len() > 2);
+    let paths: Vec<_> = packed.files.iter().map(|file| &file.path).collect();
+    let read = Safetensors::open(&paths).unwrap().check_rows().unwrap();
+    assert_eq!(read.len(), 23);
+    for (i, (_, fields)) in samples.iter().enumerate() {
+        let sample = read.sample(i as u64).unwrap();
+        assert_eq!(sample.tensors().len(), fields.len());
+        for (tensor, ranges) in sample.fields() {
+            let field = fields.iter().find(|field| field.spec == *tensor).unwrap();
+            let path = read.files()[ranges[0].file as usize].path();
+            assert_eq!(crate::common::data::oracle(path, ranges[0].offset, ranges[0].len).unwrap(), field.bytes);
+        }
+    }
 }
 
 #[test]
@@ -145,11 +165,18 @@ fn tensors_keep_their_names_and_foreign_metadata() {
     let expected = oracle::singles(&samples).into_iter().map(|(name, held)| (name[1..].to_owned(), held)).collect();
     assert_eq!(oracle::of_files(&packed), expected);
     assert_eq!(oracle::metadata_of(&packed.files[0].path)["format"], "pt");
-    let options = options.shard_bytes(9);
+    let options = options.metadata("part", "1").shard_bytes(9);
     let packed = pack_tensors(made.files(), stored(), &out.path().join("cut"), &options).unwrap();
     assert!(packed.files.len() > 3);
     oracle::check(&packed, &out.path().join("cut"));
     assert_eq!(oracle::of_files(&packed), expected);
+    // What all files say alike is said of the whole.
+    let cut = packed.files.iter().map(|file| file.path.clone());
+    let read = Safetensors::open(&cut.collect::<Vec<_>>()).unwrap();
+    assert_eq!((read.metadata()["format"].as_str(), read.metadata()["part"].as_str()), ("pt", "1"));
+    let both = [out.path().join("all/shard-000000.safetensors"), packed.files[0].path.clone()];
+    let read = Safetensors::open(&both).unwrap();
+    assert_eq!((read.metadata()["format"].as_str(), read.metadata().get("part")), ("pt", None));
 }
 
 #[test]
