@@ -198,7 +198,7 @@ mod tests {
             let (file, answers) = (RefCell::new(vec![0; at as usize + bytes.len()]), RefCell::new(answers.into_iter()));
             let was_refused = RefCell::new(false);
             let write = |bytes: &[u8], at: u64, is_direct: bool| {
-                assert!(!is_direct || (at % BLOCK as u64 == 0 && bytes.len() % BLOCK == 0), "a direct write of blocks");
+                assert!(!is_direct || (at.is_multiple_of(BLOCK as u64) && bytes.len().is_multiple_of(BLOCK)), "a direct write of blocks");
                 let wrote = match answers.borrow_mut().next() {
                     Some(Answer::Interrupted) => return Err(io::ErrorKind::Interrupted.into()),
                     Some(Answer::Refused) if is_direct => {

@@ -7,5 +7,6 @@ mod cat;
 mod device;
 mod doctor;
 mod inspect;
+mod pack;
 mod run;
 mod usage;

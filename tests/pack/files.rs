@@ -26,7 +26,7 @@ fn what_is_there_is_refused_by_name_and_untouched() {
         write(&file);
         let before = fs::symlink_metadata(&file).unwrap();
         let error = pack(&made, &file, &PackOptions::new()).unwrap_err();
-        assert!(matches!(&error, PackError::Exists { paths } if paths == &[file.clone()]), "{error}");
+        assert!(matches!(&error, PackError::Exists { paths } if *paths == [file.clone()]), "{error}");
         assert!(error.to_string().contains("x.safetensors"), "{error}");
         assert_eq!(fs::symlink_metadata(&file).unwrap().modified().unwrap(), before.modified().unwrap());
         assert_eq!(names(out.path()), ["x.safetensors"]);

@@ -29,6 +29,8 @@ pub enum Command {
     Load(Load),
     /// Lists the tensors in files: name, dtype, shape and place, and how many samples they make
     Inspect(Inspect),
+    /// Rewrites a dataset as safetensors files whose data begins on a block of 4096 bytes
+    Pack(Pack),
 }
 
 #[derive(Debug, Args)]
@@ -64,6 +66,24 @@ pub struct Inspect {
     /// Files, folders, brace patterns such as `shard-{000..005}.tar`, or a model's `*.index.json`
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub dataset: DatasetFlags,
+}
+
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// Files, folders, brace patterns such as `shard-{000..005}.tar`, or a model's `*.index.json`
+    #[arg(value_name = "IN", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// A name that ends in `.safetensors` is one file, any other a folder of `shard-000000.safetensors` and so on
+    #[arg(short, long, value_name = "OUT")]
+    pub out: PathBuf,
+    /// The most bytes of data in one file; 1GiB when not given, and any number where OUT is one file
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
+    pub shard_bytes: Option<ByteCount>,
+    /// Replaces files of those names, and removes other shards of an earlier pack
+    #[arg(long)]
+    pub overwrite: bool,
     #[command(flatten)]
     pub dataset: DatasetFlags,
 }
@@ -107,7 +127,7 @@ impl DatasetFlags {
 
 fn some_bytes(text: &str) -> Result<ByteCount, String> {
     match text.parse()? {
-        ByteCount(0) => Err("a record has at least one byte".to_owned()),
+        ByteCount(0) => Err("at least one byte".to_owned()),
         bytes => Ok(bytes),
     }
 }

@@ -129,7 +129,8 @@ impl Summary {
     }
 }
 
-fn shown(path: &Path) -> String {
+/// A path as text, a byte that is none as `\xNN`.
+pub fn shown(path: &Path) -> String {
     let mut shown = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
         shown.push_str(chunk.valid());

@@ -12,6 +12,7 @@ mod inspect;
 mod json;
 mod load;
 mod memory;
+mod pack;
 mod stderr;
 mod stdout;
 mod warnings;
@@ -52,6 +53,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Doctor(doctor) => doctor::run(&cli.common, doctor),
         Command::Load(load) => load::run(&cli.common, load),
         Command::Inspect(inspect) => inspect::run(&cli.common, inspect),
+        Command::Pack(pack) => pack::run(&cli.common, pack),
     }
 }
 
