@@ -67,6 +67,7 @@ mod emulated;
 mod error;
 pub mod facts;
 mod memory;
+pub mod pack;
 mod route;
 mod storage;
 mod sync;

@@ -50,6 +50,38 @@ impl Fingerprint {
         }
     }
 
+    /// The fingerprint of a dataset of so many samples that is made of others. `settings` are those that decide how.
+    pub fn compound(
+        format: impl Into<String>,
+        settings: impl Into<String>,
+        samples: u64,
+        children: &[Fingerprint],
+    ) -> Self {
+        let mut all = Self::new(format, settings, samples, &[]);
+        let [mut of, mut names, mut sizes, mut times] = [(); 4].map(|()| Xxh3::new());
+        for child in children {
+            for text in [&child.format, &child.settings] {
+                of.update(&(text.len() as u64).to_le_bytes());
+                of.update(text.as_bytes());
+            }
+            of.update(&child.samples.to_le_bytes());
+            // Files belong to the child they are in: the same ones shared out otherwise are another dataset.
+            names.update(&child.files.to_le_bytes());
+            names.update(&child.names.to_le_bytes());
+            sizes.update(&child.sizes.to_le_bytes());
+            times.update(&child.times.to_le_bytes());
+            all.files = all.files.saturating_add(child.files);
+            all.bytes = all.bytes.saturating_add(child.bytes);
+        }
+        // In words while they are few; their sum tells what the words leave out.
+        let first = children.iter().take(4).map(|child| format!("{} of {}", child.samples, child.format));
+        let first = first.collect::<Vec<_>>().join(", ");
+        let more = if children.len() > 4 { ", …" } else { "" };
+        let _ = write!(all.settings, " [{first}{more}] {:016x}", of.digest());
+        (all.names, all.sizes, all.times) = (names.digest(), sizes.digest(), times.digest());
+        all
+    }
+
     /// All of it in one number.
     pub fn digest(&self) -> u64 {
         let mut sum = Xxh3::new();

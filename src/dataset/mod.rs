@@ -4,20 +4,24 @@
 //! `storage` for opening files, and nothing above itself.
 #![forbid(unsafe_code)]
 
+mod compound;
 mod dtype;
 mod error;
 mod fingerprint;
 mod interface;
+mod open;
 mod parallel;
 mod safetensors;
 mod shape;
 mod source;
 mod spec;
 
+pub use compound::{Concat, Mixture, Subset};
 pub use dtype::{DType, UnknownDType};
 pub use error::{DatasetError, DatasetFault};
 pub use fingerprint::Fingerprint;
 pub use interface::Dataset;
+pub use open::{Format, OpenOptions, Stored, UnknownFormat, open, open_stored};
 pub use safetensors::Safetensors;
 pub use shape::Shape;
 pub use source::DataFile;

@@ -6,5 +6,7 @@ mod common;
 mod cat;
 mod device;
 mod doctor;
+mod inspect;
+mod pack;
 mod run;
 mod usage;

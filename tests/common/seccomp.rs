@@ -17,6 +17,8 @@ pub enum Deny {
     Statx(i32),
     /// cachestat, as where the kernel is older than the call.
     Cachestat(i32),
+    /// fallocate, as where the file system cannot.
+    Fallocate(i32),
     /// New threads, as at the limit of a control group or a user.
     Threads(i32),
 }
@@ -33,6 +35,7 @@ pub fn filter(denied: &[Deny]) -> Vec<sock_filter> {
             }
             Deny::Register(errno) => program.extend(refuse(libc::SYS_io_uring_register, errno)),
             Deny::Statx(errno) => program.extend(refuse(libc::SYS_statx, errno)),
+            Deny::Fallocate(errno) => program.extend(refuse(libc::SYS_fallocate, errno)),
             Deny::Cachestat(errno) => program.extend(refuse(CACHESTAT, errno)),
             Deny::Threads(errno) => {
                 for call in [libc::SYS_clone, libc::SYS_clone3] {

@@ -4,3 +4,5 @@
 mod common;
 
 mod bytes;
+mod compound;
+mod open;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use forebay::dataset::{DType, Format, OpenOptions};
 
 use crate::byte_count::ByteCount;
 
@@ -26,6 +27,10 @@ pub enum Command {
     Doctor(Doctor),
     /// Loads a whole checkpoint to the device
     Load(Load),
+    /// Lists the tensors in files: name, dtype, shape and place, and how many samples they make
+    Inspect(Inspect),
+    /// Rewrites a dataset as safetensors files whose data begins on a block of 4096 bytes
+    Pack(Pack),
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +59,77 @@ pub struct Load {
     /// Gives the SHA-256 of each tensor first
     #[arg(long)]
     pub hash: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// Files, folders, brace patterns such as `shard-{000..005}.tar`, or a model's `*.index.json`
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub dataset: DatasetFlags,
+}
+
+#[derive(Debug, Args)]
+pub struct Pack {
+    /// Files, folders, brace patterns such as `shard-{000..005}.tar`, or a model's `*.index.json`
+    #[arg(value_name = "IN", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// A name that ends in `.safetensors` is one file, any other a folder of `shard-000000.safetensors` and so on
+    #[arg(short, long, value_name = "OUT")]
+    pub out: PathBuf,
+    /// The most bytes of data in one file; 1GiB when not given, and any number where OUT is one file
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
+    pub shard_bytes: Option<ByteCount>,
+    /// Replaces files of those names, and removes other shards of an earlier pack
+    #[arg(long)]
+    pub overwrite: bool,
+    #[command(flatten)]
+    pub dataset: DatasetFlags,
+}
+
+/// How the files of a dataset are to be read, where that does not follow from them.
+#[derive(Debug, Args)]
+pub struct DatasetFlags {
+    /// safetensors, npy, npz, records, tokens, megatron, webdataset or tfrecord; told by content, then by name, when not
+    /// given
+    #[arg(long)]
+    pub format: Option<Format>,
+    /// Files without a header are records of so many bytes each
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
+    pub record_bytes: Option<ByteCount>,
+    /// A sample of tokens is a window of so many, and one more for the targets
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seq_len: Option<u64>,
+    /// The type of tokens, or of the elements of records, such as U16
+    #[arg(long)]
+    pub dtype: Option<DType>,
+}
+
+impl DatasetFlags {
+    pub fn options(&self) -> OpenOptions {
+        let mut options = OpenOptions::new();
+        if let Some(format) = self.format {
+            options = options.format(format);
+        }
+        if let Some(bytes) = self.record_bytes {
+            options = options.record_bytes(bytes.0);
+        }
+        if let Some(tokens) = self.seq_len {
+            options = options.seq_len(tokens);
+        }
+        if let Some(dtype) = self.dtype {
+            options = options.dtype(dtype);
+        }
+        options
+    }
+}
+
+fn some_bytes(text: &str) -> Result<ByteCount, String> {
+    match text.parse()? {
+        ByteCount(0) => Err("at least one byte".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// The flags that every command takes.

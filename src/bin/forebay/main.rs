@@ -8,9 +8,11 @@ mod carrier;
 mod cat;
 mod doctor;
 mod failure;
+mod inspect;
 mod json;
 mod load;
 mod memory;
+mod pack;
 mod stderr;
 mod stdout;
 mod warnings;
@@ -50,6 +52,8 @@ fn run(cli: &Cli) -> Outcome {
         Command::Cat(cat) => cat::run(&cli.common, cat),
         Command::Doctor(doctor) => doctor::run(&cli.common, doctor),
         Command::Load(load) => load::run(&cli.common, load),
+        Command::Inspect(inspect) => inspect::run(&cli.common, inspect),
+        Command::Pack(pack) => pack::run(&cli.common, pack),
     }
 }
 

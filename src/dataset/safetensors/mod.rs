@@ -6,7 +6,9 @@ mod header;
 mod index;
 mod rows;
 
-use std::collections::HashMap;
+pub(crate) use header::looks_like;
+
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +34,7 @@ pub struct Safetensors {
     rows: Result<Rows, DatasetError>,
     /// Whether names occur in several files.
     is_sharded: bool,
+    metadata: BTreeMap<String, String>,
 }
 
 impl Safetensors {
@@ -62,7 +65,7 @@ impl Safetensors {
             false => vec![&it.tensors[..]],
         };
         let rows = Rows::new(&it.files, &groups);
-        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded })
+        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded, metadata: it.metadata.unwrap_or_default() })
     }
 
     fn open_index(path: &Path) -> Result<Self, DatasetError> {
@@ -85,7 +88,8 @@ impl Safetensors {
             }
         }
         let rows = Rows::new(&it.files, &[&it.tensors]);
-        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded: false })
+        let metadata = it.metadata.unwrap_or_default();
+        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded: false, metadata })
     }
 
     /// The tensors, by file and offset.
@@ -96,6 +100,16 @@ impl Safetensors {
     /// Whether names occur in several files, so that these are shards of a dataset and no model.
     pub fn is_sharded(&self) -> bool {
         self.is_sharded
+    }
+
+    /// Whether the tensors make samples.
+    pub fn has_rows(&self) -> bool {
+        self.rows.is_ok()
+    }
+
+    /// The entries of `__metadata__` that all files have alike.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
     }
 
     /// Sees that there are samples.
@@ -121,6 +135,8 @@ struct Contents {
     tensors: Vec<StoredTensor>,
     /// Where each file's tensors end.
     ends: Vec<usize>,
+    /// What the files so far have alike.
+    metadata: Option<BTreeMap<String, String>>,
 }
 
 impl Contents {
@@ -136,6 +152,10 @@ impl Contents {
             // The header was checked by its bytes.
             let len = spec.bytes().unwrap_or_default();
             self.tensors.push(StoredTensor { spec, range: FileRange { file: number, offset, len } });
+        }
+        match &mut self.metadata {
+            None => self.metadata = Some(header.metadata.into_iter().collect()),
+            Some(alike) => alike.retain(|key, value| header.metadata.get(key) == Some(value)),
         }
         self.files.push(file);
         self.ends.push(self.tensors.len());

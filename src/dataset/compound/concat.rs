@@ -1,0 +1,76 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::children::Children;
+use crate::dataset::{DataFile, Dataset, DatasetError, Fingerprint, SampleSpec, StoredTensors};
+
+/// Datasets one after the other: all samples of the first, then those of the second, and so on.
+///
+/// Files are those of all children in the same order. A sample is called what its child calls it, with the child's
+/// position in front where there are several: `1/0` is sample 0 of the second. Finding a sample is a binary search among
+/// the children.
+#[derive(Debug)]
+pub struct Concat {
+    children: Children,
+    /// For each child the number of the sample behind its last.
+    ends: Vec<u64>,
+}
+
+impl Concat {
+    /// These datasets in this order; the same one may be there twice, and some may be empty.
+    ///
+    /// # Errors
+    /// [`DatasetFault::Setting`](crate::dataset::DatasetFault::Setting) where there are none, or more than 2^64 - 1
+    /// samples or 2^32 - 1 files together.
+    pub fn new(datasets: Vec<Arc<dyn Dataset>>) -> Result<Self, DatasetError> {
+        if datasets.is_empty() {
+            return Err(DatasetError::setting("", "there are no datasets to concatenate", "give at least one"));
+        }
+        let mut ends = Vec::with_capacity(datasets.len());
+        let mut end = 0_u64;
+        for dataset in &datasets {
+            end = end.checked_add(dataset.len()).ok_or_else(|| {
+                DatasetError::setting("", "the datasets have more than 2^64 - 1 samples together", "use fewer of them")
+            })?;
+            ends.push(end);
+        }
+        Ok(Self { children: Children::new(datasets)?, ends })
+    }
+
+    /// The child that has sample `index`, and its number there.
+    fn place(&self, index: u64) -> Option<(usize, u64)> {
+        let child = self.ends.partition_point(|&end| end <= index);
+        let start = if child == 0 { 0 } else { self.ends[child - 1] };
+        (child < self.ends.len()).then(|| (child, index - start))
+    }
+}
+
+impl Dataset for Concat {
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn files(&self) -> &[DataFile] {
+        self.children.files()
+    }
+
+    fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+        let (child, index) = self.place(index).ok_or_else(|| DatasetError::no_sample(index, self.len()))?;
+        self.children.locate(child, index, sample)
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.children.fingerprint("concat", String::new(), self.len())
+    }
+
+    fn id(&self, index: u64) -> Cow<'_, str> {
+        match self.place(index) {
+            Some((child, index)) => self.children.id(child, index),
+            None => Cow::Owned(index.to_string()),
+        }
+    }
+
+    fn stored(&self) -> StoredTensors<'_> {
+        self.children.stored()
+    }
+}

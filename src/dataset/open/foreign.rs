@@ -1,0 +1,78 @@
+//! Files of known kinds that no samples are read from, so that they are refused by what they are.
+
+/// What it is, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Foreign {
+    pub(super) what: &'static str,
+    pub(super) fix: &'static str,
+}
+
+const UNPACK: &str = "decompress it first: a compressed file has no sample that can be read alone";
+const TORCH: &str = "write the tensors as safetensors with `safetensors.torch.save_file`; pickles are not loaded";
+const AGAIN: &str = "get the file again, and see why it came so";
+
+const MAGIC: [(&[u8], Foreign); 15] = [
+    (b"\x1f\x8b\x08", Foreign { what: "it is compressed with gzip", fix: UNPACK }),
+    (b"\x28\xb5\x2f\xfd", Foreign { what: "it is compressed with zstd", fix: UNPACK }),
+    (b"\xfd7zXZ\0", Foreign { what: "it is compressed with xz", fix: UNPACK }),
+    (b"BZh", Foreign { what: "it is compressed with bzip2", fix: UNPACK }),
+    (b"\x04\x22\x4d\x18", Foreign { what: "it is compressed with lz4", fix: UNPACK }),
+    (b"\x89HDF\r\n\x1a\n", Foreign { what: "it is an HDF5 file", fix: "write its arrays as npy, with h5py and numpy" }),
+    (b"GGUF", Foreign { what: "it is a GGUF model", fix: "get the model as safetensors" }),
+    // The number that torch.save puts in front, pickled.
+    (
+        b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19",
+        Foreign { what: "it is a PyTorch pickle", fix: TORCH },
+    ),
+    (
+        b"TNTIDX\0\0",
+        Foreign {
+            what: "it is an index of fairseq's or old Megatron's",
+            fix: "index the tokens with today's Megatron",
+        },
+    ),
+    (
+        b"version https://git-lfs",
+        Foreign {
+            what: "it is a pointer of Git LFS in place of the file",
+            fix: "get the file itself with `git lfs pull`",
+        },
+    ),
+    (b"<!DOCTYPE", Foreign { what: "it is a web page", fix: AGAIN }),
+    (b"<!doctype", Foreign { what: "it is a web page", fix: AGAIN }),
+    (b"<html", Foreign { what: "it is a web page", fix: AGAIN }),
+    (b"<?xml", Foreign { what: "it is XML, as a store's answer to a failed request is", fix: AGAIN }),
+    (b"Obj\x01", Foreign { what: "it is an Avro file", fix: "write it as one of the formats that are read" }),
+];
+
+const PICKLE: [&[u8]; 4] = [b".pkl", b".pickle", b".pt", b".pth"];
+
+/// What a file is that begins so.
+pub(super) fn of(head: &[u8]) -> Option<Foreign> {
+    let magic = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, foreign)| *foreign);
+    magic.or_else(|| of_zip(head))
+}
+
+/// What a file is that its first bytes do not tell, by its name.
+pub(super) fn of_name(name: &[u8]) -> Option<Foreign> {
+    let name = name.to_ascii_lowercase();
+    let is_pickle = PICKLE.iter().any(|ending| name.ends_with(ending));
+    is_pickle.then_some(Foreign { what: "by its name it is a pickle", fix: TORCH })
+}
+
+fn of_zip(head: &[u8]) -> Option<Foreign> {
+    let name = first_member(head)?;
+    let torch: [&[u8]; 4] = [b"/data.pkl", b"/byteorder", b"/version", b"/.format_version"];
+    Some(match torch.iter().any(|member| name.ends_with(member)) {
+        true => Foreign { what: "it is a PyTorch file, a pickle in a zip archive", fix: TORCH },
+        false => Foreign { what: "it is a zip archive that does not begin with an array", fix: "unpack it first" },
+    })
+}
+
+/// The name of the first member of a zip archive, or as much of it as is there.
+pub(super) fn first_member(head: &[u8]) -> Option<&[u8]> {
+    let rest = head.strip_prefix(b"PK\x03\x04")?;
+    let len = rest.get(22..24)?.first_chunk().map(|len| usize::from(u16::from_le_bytes(*len)))?;
+    let name = rest.get(26..)?;
+    Some(&name[..len.min(name.len())])
+}

@@ -1,0 +1,110 @@
+use std::path::Path;
+
+use super::format::Format;
+use crate::dataset::{DType, DatasetError};
+
+/// How files are to be read, where that does not follow from the files.
+///
+/// ```
+/// use forebay::dataset::{DType, Format, OpenOptions};
+///
+/// let tokens = OpenOptions::new().format(Format::Tokens).dtype(DType::U16).seq_len(1024);
+/// # let _ = tokens;
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct OpenOptions {
+    pub(super) format: Option<Format>,
+    pub(super) record_bytes: Option<u64>,
+    pub(super) dtype: Option<DType>,
+    pub(super) seq_len: Option<u64>,
+    pub(super) stride: Option<u64>,
+    pub(super) documents: bool,
+    pub(super) skip_corrupt: bool,
+    pub(super) keep_index: bool,
+}
+
+impl OpenOptions {
+    /// Everything as the files tell it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The files are of this format, whatever they look like.
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = Some(format);
+        self
+    }
+
+    /// Files without a header are records of so many bytes each.
+    pub fn record_bytes(mut self, bytes: u64) -> Self {
+        self.record_bytes = Some(bytes);
+        self
+    }
+
+    /// The type of tokens, or of the elements of records, which are `U8` unless this says otherwise.
+    pub fn dtype(mut self, dtype: DType) -> Self {
+        self.dtype = Some(dtype);
+        self
+    }
+
+    /// A sample of tokens is a window of `seq_len` of them, and one more: inputs and shifted targets.
+    pub fn seq_len(mut self, tokens: u64) -> Self {
+        self.seq_len = Some(tokens);
+        self
+    }
+
+    /// Windows begin so many tokens after one another; `seq_len` when not given.
+    pub fn stride(mut self, tokens: u64) -> Self {
+        self.stride = Some(tokens);
+        self
+    }
+
+    /// Whether a sample of tokens is a document instead of a window.
+    pub fn documents(mut self, yes: bool) -> Self {
+        self.documents = yes;
+        self
+    }
+
+    /// Whether TFRecords that break their checksums are left out, instead of refusing the file.
+    pub fn skip_corrupt(mut self, yes: bool) -> Self {
+        self.skip_corrupt = yes;
+        self
+    }
+
+    /// Whether the index of a tar file is kept beside it, as `NAME.forebay-index`, so that it opens at once the next time.
+    /// Formats that need none ignore this.
+    pub fn keep_index(mut self, yes: bool) -> Self {
+        self.keep_index = yes;
+        self
+    }
+
+    /// Whether anything is set that only tokens have.
+    pub(super) fn splits_tokens(&self) -> bool {
+        self.seq_len.is_some() || self.documents
+    }
+
+    /// Sees that nothing is set that this format has no use for. `path` is the first file.
+    pub(super) fn check(&self, format: Format, path: &Path) -> Result<(), DatasetError> {
+        use Format::*;
+        let rules = [
+            (self.record_bytes.is_some(), "record_bytes", "records", &[Records][..]),
+            (self.dtype.is_some(), "dtype", "records and tokens", &[Records, Tokens]),
+            (self.seq_len.is_some(), "seq_len", "tokens", &[Tokens, Megatron]),
+            (self.stride.is_some(), "stride", "tokens", &[Tokens, Megatron]),
+            (self.documents, "documents", "tokens", &[Tokens, Megatron]),
+            (self.skip_corrupt, "skip_corrupt", "tfrecord", &[TfRecord]),
+        ];
+        for (set, name, those, formats) in rules {
+            if set && !formats.contains(&format) {
+                let what = format!("{name} is for {those}, and this is read as {format}");
+                return Err(DatasetError::setting(path, what, "leave it out, or force the format"));
+            }
+        }
+        if self.documents && (self.seq_len.is_some() || self.stride.is_some()) {
+            let what = "samples cannot be documents and windows (seq_len, stride) at once";
+            return Err(DatasetError::setting(path, what, "choose one"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! Where the result goes: its names, and how files come to have them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+
+use super::contents::Contents;
+use super::error::PackError;
+use super::options::{PackOptions, PackedFile};
+use super::temporary::Temporary;
+
+#[derive(Debug)]
+pub(super) enum Out {
+    File(PathBuf),
+    Folder(PathBuf),
+}
+
+impl Out {
+    pub(super) fn new(path: &Path) -> Self {
+        let is_file = path.file_name().is_some_and(|name| name.as_bytes().ends_with(b".safetensors"));
+        if is_file { Self::File(path.to_owned()) } else { Self::Folder(path.to_owned()) }
+    }
+
+    /// The final name of each file. Refuses what cannot be given them.
+    pub(super) fn finals(&self, contents: &dyn Contents, options: &PackOptions) -> Result<Vec<PathBuf>, PackError> {
+        const MOST: usize = 1_000_000;
+        let shards = contents.shards();
+        let (finals, taken) = match self {
+            Self::File(path) if shards == 1 => {
+                if path.is_dir() {
+                    let error = io::Error::from_raw_os_error(libc::EISDIR);
+                    return Err(PackError::io(path, None, "write it as a file", error));
+                }
+                let taken = path.symlink_metadata().is_ok().then(|| path.clone());
+                (vec![path.clone()], taken.into_iter().collect())
+            }
+            Self::File(path) => {
+                let what = format!(
+                    "{}: {} bytes of data need {shards} files, and one was asked for",
+                    path.display(),
+                    contents.data_bytes()
+                );
+                return Err(PackError::setting(what, "give a folder, or allow larger shards"));
+            }
+            Self::Folder(_) if shards > MOST => {
+                let what = format!("{} bytes of data need {shards} files", contents.data_bytes());
+                return Err(PackError::setting(what, "allow larger shards"));
+            }
+            Self::Folder(folder) => {
+                let finals = (0..shards).map(|number| folder.join(format!("shard-{number:06}.safetensors"))).collect();
+                (finals, shards_in(folder)?)
+            }
+        };
+        match taken.is_empty() || options.overwrite {
+            true => Ok(finals),
+            false => Err(PackError::Exists { paths: taken }),
+        }
+    }
+
+    /// The folder that files are written to, made where it is missing.
+    pub(super) fn make_folder(&self) -> Result<Folder<'_>, PackError> {
+        let path = self.folder();
+        let is_new = matches!(self, Self::Folder(_)) && !path.exists();
+        if is_new {
+            fs::create_dir_all(path).map_err(|error| PackError::io(path, None, "make the folder", error))?;
+        }
+        Ok(Folder { path, is_new })
+    }
+
+    /// Gives files, all of them whole, their final names.
+    pub(super) fn publish(
+        &self,
+        written: Vec<(Temporary, PackedFile)>,
+        overwrite: bool,
+    ) -> Result<Vec<PackedFile>, PackError> {
+        let mut files: Vec<PackedFile> = Vec::with_capacity(written.len());
+        for (temporary, file) in written {
+            let answer = if overwrite { temporary.replace(&file.path) } else { temporary.place(&file.path) };
+            if let Err(error) = answer {
+                // What was replaced cannot be had back; what was not there before need not stay.
+                if !overwrite {
+                    files.iter().for_each(|file| drop(fs::remove_file(&file.path)));
+                }
+                return Err(match error.kind() {
+                    io::ErrorKind::AlreadyExists => PackError::Exists { paths: vec![file.path] },
+                    _ => PackError::io(&file.path, None, "give the file its name", error),
+                });
+            }
+            files.push(file);
+        }
+        if let Self::Folder(folder) = self {
+            self.remove_others(folder, &files)?;
+        }
+        sync(self.folder())?;
+        Ok(files)
+    }
+
+    /// Shards of an earlier pack that were not replaced.
+    fn remove_others(&self, folder: &Path, files: &[PackedFile]) -> Result<(), PackError> {
+        for path in shards_in(folder)? {
+            if files.binary_search_by(|file| file.path.cmp(&path)).is_err() {
+                fs::remove_file(&path)
+                    .map_err(|error| PackError::io(&path, None, "remove this shard of an earlier pack", error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Folder(folder) => folder,
+            Self::File(path) => match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            },
+        }
+    }
+}
+
+/// A folder that, where it was made for this pack, is removed unless it is kept.
+pub(super) struct Folder<'a> {
+    path: &'a Path,
+    is_new: bool,
+}
+
+impl Folder<'_> {
+    pub(super) fn path(&self) -> &Path {
+        self.path
+    }
+
+    pub(super) fn keep(mut self) {
+        self.is_new = false;
+    }
+}
+
+impl Drop for Folder<'_> {
+    fn drop(&mut self) {
+        if self.is_new {
+            // It fails where somebody else has put something there.
+            let _ = fs::remove_dir(self.path);
+        }
+    }
+}
+
+/// What a pack has written to a folder before: reading the folder would take it for a part of this one.
+fn shards_in(folder: &Path) -> Result<Vec<PathBuf>, PackError> {
+    let failed = |error| PackError::io(folder, None, "list the folder", error);
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        let digits = name.as_bytes().strip_prefix(b"shard-").and_then(|name| name.strip_suffix(b".safetensors"));
+        if digits.is_some_and(|digits| digits.len() == 6 && digits.iter().all(u8::is_ascii_digit)) {
+            found.push(folder.join(name));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Makes new names in a folder, and the folder's own, last.
+fn sync(folder: &Path) -> Result<(), PackError> {
+    let above = folder.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    for path in [Some(folder), above].into_iter().flatten() {
+        match File::open(path).and_then(|open| open.sync_all()) {
+            // Some file systems sync no folders, and the one above may be closed to us.
+            Err(error) if path == folder && !matches!(error.raw_os_error(), Some(libc::EINVAL)) => {
+                return Err(PackError::io(folder, None, "sync the folder", error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

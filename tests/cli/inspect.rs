@@ -1,0 +1,162 @@
+//! `forebay inspect`: the tensors in files, for programs and for people.
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::folder;
+use crate::run::{Answer, forebay, run, write};
+
+fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat()
+}
+
+const MODEL: &str = r#"{"b":{"dtype":"F32","shape":[2,1],"data_offsets":[2,10]},"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"s":{"dtype":"BF16","shape":[],"data_offsets":[10,12]}}"#;
+
+fn lines(answer: &Answer) -> Vec<Value> {
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
+    let text = std::str::from_utf8(&answer.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn inspect(paths: &[&Path]) -> Vec<Value> {
+    lines(&Answer::of(forebay().args(["inspect", "--json"]).args(paths)))
+}
+
+/// Each line's bytes, read where it says that they are.
+fn bytes_of(line: &Value) -> Vec<u8> {
+    let number = |name: &str| line[name].as_u64().unwrap() as usize;
+    let file = fs::read(line["file"].as_str().unwrap()).unwrap();
+    file[number("offset")..number("offset") + number("length")].to_vec()
+}
+
+#[test]
+fn a_line_says_what_a_tensor_is_and_where_its_bytes_are() {
+    let folder = folder();
+    let path = write(folder.path(), "model.safetensors", &safetensors(MODEL, b"AABBBBBBBBSS"));
+    let lines = inspect(&[&path]);
+    let data = 8 + MODEL.len();
+    let line = |name, dtype, shape: &[u64], offset, length: u64| {
+        json!({
+            "name": name, "dtype": dtype, "shape": shape, "file": path.to_str(), "offset": data + offset, "length": length,
+        })
+    };
+    assert_eq!(
+        lines,
+        [
+            line("a", "U8", &[2], 0, 2),
+            line("b", "F32", &[2, 1], 2, 8),
+            line("s", "BF16", &[], 10, 2),
+            json!({"summary": {"format": "safetensors", "samples": null, "tensors": 3, "files": 1, "bytes": 12}}),
+        ]
+    );
+    let bytes: Vec<_> = lines[..3].iter().map(bytes_of).collect();
+    assert_eq!(bytes, [&b"AA"[..], b"BBBBBBBB", b"SS"]);
+}
+
+#[test]
+fn tensors_that_share_their_first_dimension_are_samples() {
+    let folder = folder();
+    let rows = r#"{"x":{"dtype":"U8","shape":[3,2],"data_offsets":[0,6]},"y":{"dtype":"U8","shape":[3],"data_offsets":[6,9]}}"#;
+    for name in ["0", "1"] {
+        write(folder.path(), format!("{name}.safetensors"), &safetensors(rows, b"xxxxxxyyy"));
+    }
+    let lines = inspect(&[folder.path()]);
+    let expected = json!({"format": "safetensors", "samples": 6, "tensors": 4, "files": 2, "bytes": 18});
+    assert_eq!(lines[4]["summary"], expected);
+    assert_eq!(inspect(&[&folder.path().join("{1..0}.safetensors")])[4]["summary"], expected);
+}
+
+#[test]
+fn people_are_shown_the_same() {
+    let folder = folder();
+    let path = write(folder.path(), "model.safetensors", &safetensors(MODEL, b"AABBBBBBBBSS"));
+    let answer = run([OsStr::new("inspect"), path.as_os_str()]);
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
+    let text = String::from_utf8(answer.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 5, "{text}");
+    assert_eq!(lines[0], path.to_str().unwrap());
+    assert!(["F32", "[2, 1]", "8 bytes", "b"].iter().all(|word| lines[2].contains(word)), "{text}");
+    assert!(lines[4].contains("3 tensors of 12 bytes in 1 file; no samples"), "{text}");
+}
+
+#[test]
+fn odd_names_stay_one_line_each_and_bytes_that_are_no_text_are_shown() {
+    let folder = folder();
+    let header = r#"{"a\nb\u001b[31m":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"größe":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
+    let path = folder.path().join(OsStr::from_bytes(b"caf\xe9\n.safetensors"));
+    fs::write(&path, safetensors(header, b"12")).unwrap();
+    let lines = inspect(&[&path]);
+    assert_eq!((&lines[0]["name"], &lines[1]["name"]), (&json!("a\nb\u{1b}[31m"), &json!("größe")));
+    let shown = lines[0]["file"].as_str().unwrap();
+    assert!(shown.ends_with("caf\\xe9\n.safetensors"), "{shown}");
+
+    let text = run([OsStr::new("inspect"), path.as_os_str()]).stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(text.contains(r"a\nb\u{1b}[31m") && text.contains(r"caf\xe9\n.safetensors"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_read_is_exit_1_and_one_line_with_path_and_offset() {
+    let folder = folder();
+    let cut = write(folder.path(), "cut.safetensors", &safetensors(MODEL, b"AABBBB"));
+    let gzip = write(folder.path(), "x.tar", b"\x1f\x8b\x08\x00rest");
+    let unknown = write(folder.path(), "unknown", b"who knows");
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let gone = folder.path().join("gone-{0..1}.tar");
+    for (path, word) in [
+        (&cut, " at "),
+        (&gzip, "gzip"),
+        (&unknown, "--format"),
+        (&fifo, "FIFO"),
+        (&gone, "gone-0.tar"),
+        (&folder.path().to_owned(), "x.tar"),
+    ] {
+        for json in [&["--json"][..], &[]] {
+            let answer = Answer::of(forebay().arg("inspect").args(json).arg(path));
+            let error = answer.error(1);
+            assert!(error.contains(word) && error.contains("; "), "{error}");
+        }
+    }
+    let forced = Answer::of(forebay().args(["inspect", "--format", "safetensors"]).arg(&gzip));
+    assert!(forced.error(1).contains("x.tar at "), "{}", forced.stderr);
+    let of_no_use =
+        Answer::of(forebay().args(["inspect", "--record-bytes", "1KiB", "--format", "safetensors"]).arg(&cut));
+    assert!(of_no_use.error(1).contains("record_bytes"), "{}", of_no_use.stderr);
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_exit_2() {
+    for args in [
+        &["inspect"][..],
+        &["inspect", "x", "--format", "csv"],
+        &["inspect", "x", "--format", "NPY"],
+        &["inspect", "x", "--record-bytes", "0"],
+        &["inspect", "x", "--record-bytes", "-1"],
+        &["inspect", "x", "--seq-len", "0"],
+        &["inspect", "x", "--seq-len", "1.5"],
+        &["inspect", "x", "--dtype", "Q9"],
+        &["inspect", "x", "--hash"],
+    ] {
+        run(args).error(2);
+    }
+    assert!(run(["inspect", "x", "--format", "csv"]).error(2).contains("safetensors"));
+}
+
+#[test]
+fn a_closed_stdout_is_no_mistake_and_a_full_one_is() {
+    let folder = folder();
+    let path = write(folder.path(), "model.safetensors", &safetensors(MODEL, b"AABBBBBBBBSS"));
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let answer = Answer::of(forebay().arg("inspect").arg(&path).stdout(full));
+    assert!(answer.error(1).contains("stdout"), "{}", answer.stderr);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let answer = Answer::of(forebay().arg("inspect").arg(&path).stdout(writer));
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
+}

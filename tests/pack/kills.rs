@@ -1,0 +1,80 @@
+//! Killed at any moment: what has a final name is whole.
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay::pack::{PackOptions, pack};
+
+use crate::common::Rng;
+use crate::common::privilege::{Outside, Reduced, child_dir, child_done, in_child};
+use crate::made::{Made, Sample, varying};
+use crate::oracle;
+
+const SHARD: u64 = 40_000;
+
+fn samples() -> Vec<Sample> {
+    varying(120, 30_000)
+}
+
+#[test]
+fn what_has_a_final_name_is_whole_whenever_the_process_is_killed() {
+    let outside = Outside::new();
+    let all = samples();
+    let expected = oracle::singles(&all);
+    let command = || {
+        let mut command = outside.rerun(&Reduced::new(), "kills::in_child_a_pack");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    // How long one takes when nobody stops it.
+    let start = Instant::now();
+    assert!(command().status().unwrap().success());
+    let whole = start.elapsed();
+    let shards = fs::read_dir(outside.path().join("out")).unwrap().count();
+    assert!(shards > 20);
+    let mut rng = Rng::new(7);
+    let (mut killed, mut left_temporary) = (0, 0);
+    for round in 0..24 {
+        // The last ones when all is written and files are being given their names.
+        let share = if round < 16 { 200 + rng.below(800) } else { 930 + 10 * (round - 16) };
+        fs::remove_dir_all(outside.path().join("out")).unwrap();
+        let mut child = command().spawn().unwrap();
+        thread::sleep(whole.mul_f64(share as f64 / 1000.0).min(Duration::from_secs(10)));
+        child.kill().unwrap();
+        killed += usize::from(!child.wait().unwrap().success());
+        let found = fs::read_dir(outside.path().join("out")).into_iter().flatten().map(|entry| entry.unwrap().path());
+        for path in found {
+            if path.extension().is_some_and(|extension| extension == "tmp") {
+                left_temporary += 1;
+                continue;
+            }
+            for (name, held) in oracle::of_file(&path) {
+                assert_eq!(Some(&held), expected.get(&name), "{path:?}: {name}");
+            }
+        }
+        fs::create_dir_all(outside.path().join("out")).unwrap();
+    }
+    assert!(killed > 0 && left_temporary > 0, "killed {killed} times; {left_temporary} temporary files");
+    // What was left does not stand in the way of the next.
+    fs::write(outside.path().join("out/.forebay-pack-1-000000.tmp"), "").unwrap();
+    assert!(command().status().unwrap().success());
+    let found = fs::read_dir(outside.path().join("out")).unwrap().map(|entry| entry.unwrap().path());
+    assert_eq!(
+        found.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors")).count(),
+        shards
+    );
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn in_child_a_pack() {
+    if !in_child() {
+        return;
+    }
+    // The payload is made again, since where it lies is not written down.
+    let source = tempfile::tempdir_in(child_dir()).unwrap();
+    let made = Made::new(source.path(), &samples());
+    pack(&made, &child_dir().join("out"), &PackOptions::new().shard_bytes(SHARD).overwrite(true)).unwrap();
+    child_done();
+}

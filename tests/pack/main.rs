@@ -1,0 +1,12 @@
+//! Packing, against the safetensors crate and the Python package, on full disks, and killed.
+#[path = "../common/mod.rs"]
+mod common;
+
+mod faults;
+mod files;
+mod kills;
+mod layouts;
+mod made;
+mod names;
+mod oracle;
+mod property;
