@@ -8,17 +8,28 @@ mod dtype;
 mod error;
 mod fingerprint;
 mod interface;
+#[cfg(test)]
+mod mutants;
+mod npy;
+mod npz;
 mod parallel;
+mod parts;
+mod records;
 mod safetensors;
 mod shape;
 mod source;
 mod spec;
+mod split;
 
 pub use dtype::{DType, UnknownDType};
 pub use error::{DatasetError, DatasetFault};
 pub use fingerprint::Fingerprint;
 pub use interface::Dataset;
+pub use npy::Npy;
+pub use npz::Npz;
+pub use records::Records;
 pub use safetensors::Safetensors;
 pub use shape::Shape;
 pub use source::DataFile;
 pub use spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+pub use split::Split;
