@@ -8,6 +8,7 @@ mod dtype;
 mod error;
 mod fingerprint;
 mod interface;
+mod megatron;
 #[cfg(test)]
 mod mutants;
 mod npy;
@@ -20,11 +21,13 @@ mod shape;
 mod source;
 mod spec;
 mod split;
+mod tokens;
 
 pub use dtype::{DType, UnknownDType};
 pub use error::{DatasetError, DatasetFault};
 pub use fingerprint::Fingerprint;
 pub use interface::Dataset;
+pub use megatron::Megatron;
 pub use npy::Npy;
 pub use npz::Npz;
 pub use records::Records;
@@ -33,3 +36,4 @@ pub use shape::Shape;
 pub use source::DataFile;
 pub use spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 pub use split::Split;
+pub use tokens::Tokens;

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
 
-use super::interface::Dataset;
 use super::error::{DatasetError, DatasetFault};
+use super::interface::Dataset;
 use super::spec::FileRange;
 
 /// One thing that happens to a file.

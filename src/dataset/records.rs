@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::interface::Dataset;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
+use super::interface::Dataset;
 use super::npy::array_of;
 use super::parts::{Parts, stem};
 use super::source::{DataFile, Source};

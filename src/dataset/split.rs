@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::error::DatasetError;
 
 /// What a sample of a file of tokens is.
@@ -60,6 +62,14 @@ impl Windows {
     /// How many there are of `tokens` tokens; `None` where there are too few for one.
     pub(crate) fn count(self, tokens: u64) -> Option<u64> {
         tokens.checked_sub(self.tokens()).map(|behind_first| behind_first / self.stride + 1)
+    }
+
+    /// How many there are of the `tokens` tokens of a file.
+    pub(crate) fn count_in(self, path: &Path, tokens: u64) -> Result<u64, DatasetError> {
+        self.count(tokens).ok_or_else(|| {
+            let what = format!("the file has {tokens} tokens, and a window needs {}", self.tokens());
+            DatasetError::setting(path, what, "ask for shorter windows, or leave the file out")
+        })
     }
 
     /// The token that window `number` begins with; the number must be below the [`count`](Self::count).

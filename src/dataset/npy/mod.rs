@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 pub(crate) use header::{Header, Place, looks_like, read_header, read_header_in};
 
-use super::interface::Dataset;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
+use super::interface::Dataset;
 use super::parts::{Parts, stem};
 use super::shape::Shape;
 use super::source::{DataFile, Source};

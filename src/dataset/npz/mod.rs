@@ -10,9 +10,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::interface::Dataset;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
+use super::interface::Dataset;
 use super::npy::{Header, Place, array_of, read_header_in};
 use super::parts::Parts;
 use super::source::{DataFile, Source};
