@@ -6,8 +6,9 @@ use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::npy::array_of;
+use super::parallel::in_parallel;
 use super::parts::{Parts, stem};
-use super::source::{DataFile, Source};
+use super::source::DataFile;
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 
 /// Records of one type and shape, one after the other, in files that hold nothing else.
@@ -37,15 +38,14 @@ impl Records {
             }
         };
         let mut parts = Parts::of(paths)?;
-        for path in paths {
-            let source = Source::open(path)?;
-            let (records, left_over) = (source.len() / record_bytes, source.len() % record_bytes);
+        for file in in_parallel(paths, |path| DataFile::new(path))? {
+            let (records, left_over) = (file.len() / record_bytes, file.len() % record_bytes);
             if left_over > 0 {
                 let what = format!("{left_over} bytes are left over behind {records} records of {record_bytes}");
                 let fix = "give the right length of a record, or get the file again if it was cut short";
-                return Err(source.malformed(source.len() - left_over, what, fix));
+                return Err(DatasetError::malformed(file.path(), file.len() - left_over, what, fix));
             }
-            parts.push(source.file, records)?;
+            parts.push(file, records)?;
         }
         Ok(Self { parts, record, record_bytes })
     }

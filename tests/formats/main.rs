@@ -4,3 +4,8 @@
 mod common;
 
 mod bytes;
+mod megatron;
+mod npy;
+mod npz;
+mod records;
+mod tokens;

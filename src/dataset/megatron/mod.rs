@@ -14,6 +14,7 @@ use super::dtype::DType;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
+use super::parallel::in_parallel;
 use super::parts::{Parts, stem};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
@@ -58,16 +59,9 @@ impl Megatron {
             Split::Documents => None,
         };
         let mut parts = Parts::of(paths)?;
-        let (mut tables, mut indices) = (Vec::new(), Vec::new());
-        let mut wanted = None;
-        for (idx, bin) in pair::pairs(paths)? {
-            let (idx, bin) = (Source::open(&idx)?, Source::open(&bin)?);
+        let pairs = in_parallel(&pair::pairs(paths)?, |(idx, bin)| {
+            let (idx, bin) = (Source::open(idx)?, Source::open(bin)?);
             let index = Index::read(&idx)?;
-            let wanted = *wanted.get_or_insert(index.dtype);
-            if index.dtype != wanted {
-                let what = format!("its tokens are of {}, and those of {} {wanted}", index.dtype, paths[0].display());
-                return Err(DatasetError::setting(idx.path(), what, "give pairs of one type"));
-            }
             let (table, samples) = match windows {
                 None => {
                     let table = Table::of_documents(&index, &bin)?;
@@ -76,16 +70,24 @@ impl Megatron {
                 }
                 Some(windows) => {
                     let table = Table::of_tokens(&index, &bin)?;
-                    let tokens = table.tokens();
-                    let samples = windows.count_in(bin.path(), tokens)?;
+                    let samples = windows.count_in(bin.path(), table.tokens())?;
                     (table, samples)
                 }
             };
-            parts.push(bin.file, samples)?;
+            Ok((index.dtype, idx.file, bin.file, table, samples))
+        })?;
+        // There is at least one pair.
+        let dtype = pairs.first().map_or(DType::U16, |(dtype, ..)| *dtype);
+        let (mut tables, mut indices) = (Vec::with_capacity(pairs.len()), Vec::with_capacity(pairs.len()));
+        for (other, idx, bin, table, samples) in pairs {
+            if other != dtype {
+                let what = format!("its tokens are of {other}, and those of {} of {dtype}", paths[0].display());
+                return Err(DatasetError::setting(idx.path(), what, "give pairs of one type"));
+            }
+            parts.push(bin, samples)?;
             tables.push(table);
-            indices.push(idx.file);
+            indices.push(idx);
         }
-        let dtype = wanted.unwrap_or(DType::U16);
         let token = TensorSpec::new("tokens", dtype, []);
         Ok(Self { parts, tables, indices, token, token_bytes: u64::from(dtype.bits() / 8), windows, split })
     }

@@ -19,8 +19,6 @@ pub(crate) struct Header {
     pub(crate) spec: TensorSpec,
     /// Where the elements begin in the file.
     pub(crate) data_offset: u64,
-    /// Bytes of the elements.
-    pub(crate) data_len: u64,
 }
 
 /// The place in a file that an array fills: all of it, or a member of an archive.
@@ -69,7 +67,7 @@ pub(crate) fn read_header_in(source: &Source, place: Place, name: Arc<str>) -> R
     within.check(header_len, data_len, "the array")?;
     let data_offset = place.start + header_len;
     match place.end - data_offset - data_len {
-        0 => Ok(Header { spec, data_offset, data_len }),
+        0 => Ok(Header { spec, data_offset }),
         more => {
             let what = format!("{more} bytes follow the array");
             Err(source.malformed(data_offset + data_len, what, "save each array to a file of its own"))

@@ -14,6 +14,7 @@ pub(crate) use header::{Header, Place, looks_like, read_header, read_header_in};
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
+use super::parallel::in_parallel;
 use super::parts::{Parts, stem};
 use super::shape::Shape;
 use super::source::{DataFile, Source};
@@ -46,12 +47,15 @@ impl Npy {
     /// rows, since it has no dimensions; and where the rows of two files differ.
     pub fn open(paths: &[PathBuf]) -> Result<Self, DatasetError> {
         let mut parts = Parts::of(paths)?;
-        let mut data_offsets = Vec::with_capacity(paths.len());
-        let mut row: Option<TensorSpec> = None;
-        for path in paths {
+        let arrays = in_parallel(paths, |path| {
             let source = Source::open(path)?;
             let header = read_header(&source, "")?;
-            let (rows, spec) = rows_of(&source, header.spec)?;
+            let (rows, row) = rows_of(&source, header.spec)?;
+            Ok((source.file, header.data_offset, rows, row))
+        })?;
+        let mut data_offsets = Vec::with_capacity(paths.len());
+        let mut row: Option<TensorSpec> = None;
+        for (file, data_offset, rows, spec) in arrays {
             match &row {
                 None => row = Some(spec),
                 Some(first) if *first == spec => {}
@@ -64,11 +68,11 @@ impl Npy {
                         first.shape,
                         first.dtype
                     );
-                    return Err(DatasetError::setting(path, what, "give files whose rows are alike"));
+                    return Err(DatasetError::setting(file.path(), what, "give files whose rows are alike"));
                 }
             }
-            parts.push(source.file, rows)?;
-            data_offsets.push(header.data_offset);
+            parts.push(file, rows)?;
+            data_offsets.push(data_offset);
         }
         // There is at least one file.
         let mut row = row.unwrap_or_else(|| TensorSpec::new("", super::DType::U8, [0]));

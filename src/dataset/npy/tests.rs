@@ -141,7 +141,7 @@ fn a_scalar_has_a_header_though_it_is_no_dataset() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), npy(1, &dictionary("<f4", "()"), &[0; 4])).unwrap();
     let header = read_header(&Source::open(file.path()).unwrap(), "x").unwrap();
-    assert_eq!((header.spec.shape.len(), header.data_offset, header.data_len), (0, 128, 4));
+    assert_eq!((header.spec.shape.len(), header.spec.bytes(), header.data_offset), (0, Some(4), 128));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::npy::{Header, Place, array_of, read_header_in};
+use super::parallel::in_parallel;
 use super::parts::Parts;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
@@ -47,23 +48,26 @@ impl Npz {
     /// archive's arrays are none or differ in their first dimension; and where two archives have other arrays.
     pub fn open(paths: &[PathBuf]) -> Result<Self, DatasetError> {
         let mut parts = Parts::of(paths)?;
-        let mut rows: Vec<TensorSpec> = Vec::new();
-        let mut data_offsets = Vec::new();
-        for path in paths {
+        let archives = in_parallel(paths, |path| {
             let source = Source::open(path)?;
             let arrays = read_arrays(&source)?;
             let (len, fields) = fields_of(&source, &arrays)?;
+            Ok((source.file, arrays, len, fields))
+        })?;
+        let mut rows: Vec<TensorSpec> = Vec::new();
+        let mut data_offsets = Vec::new();
+        for (file, arrays, len, fields) in archives {
             if parts.files().is_empty() {
                 rows = fields;
                 data_offsets.extend(arrays.iter().map(|array| array.header.data_offset));
             } else {
                 let places = matched(&rows, &fields).map_err(|what| {
                     let what = format!("{what} of {} before it", paths[0].display());
-                    DatasetError::setting(path, what, "give archives whose arrays are alike")
+                    DatasetError::setting(file.path(), what, "give archives whose arrays are alike")
                 })?;
                 data_offsets.extend(places.iter().map(|&place| arrays[place].header.data_offset));
             }
-            parts.push(source.file, len)?;
+            parts.push(file, len)?;
         }
         // A row is a part of an array, whose bytes were counted.
         let row_bytes = rows.iter().map(|row| row.bytes().unwrap_or(0)).collect();

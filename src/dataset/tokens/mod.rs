@@ -12,6 +12,7 @@ use super::dtype::DType;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
+use super::parallel::in_parallel;
 use super::parts::{Parts, stem};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
@@ -39,7 +40,7 @@ pub struct Tokens {
 
 impl Tokens {
     /// Looks at these files. `dtype` is the type of tokens, one of `U8`, `U16` and `U32`; where it is not given, it is the
-    /// one that the header tells, and `U16` where there is none.
+    /// one that a header tells, and `U16` where no file has one.
     ///
     /// # Errors
     /// [`DatasetError`] where a file cannot be read, does not have whole tokens, has other tokens than its header or
@@ -57,23 +58,28 @@ impl Tokens {
             return Err(DatasetError::setting("", format!("tokens are not of {dtype}"), "give U8, U16 or U32"));
         }
         let mut parts = Parts::of(paths)?;
-        let mut data_offsets = Vec::with_capacity(paths.len());
-        let mut wanted = dtype;
-        for path in paths {
+        let files = in_parallel(paths, |path| {
             let source = Source::open(path)?;
-            let tokens = match header::read(&source)? {
+            let told = header::read(&source)?;
+            Ok((source.file, told))
+        })?;
+        let told = files.iter().find_map(|(_, told)| told.map(|tokens| tokens.dtype));
+        let dtype = dtype.or(told).unwrap_or(DType::U16);
+        let mut data_offsets = Vec::with_capacity(paths.len());
+        for (file, told) in files {
+            let tokens = match told {
                 Some(tokens) => tokens,
-                None => headless(&source, wanted.unwrap_or(DType::U16))?,
+                None => headless(&file, dtype)?,
             };
-            let wanted = *wanted.get_or_insert(tokens.dtype);
-            if tokens.dtype != wanted {
-                let what = format!("its tokens are of {}, and not of {wanted}", tokens.dtype);
-                return Err(DatasetError::setting(path, what, "give files of one type, and no other type than theirs"));
+            if tokens.dtype != dtype {
+                let what = format!("its tokens are of {}, and not of {dtype}", tokens.dtype);
+                let fix = "give files of one type, and no other type than theirs";
+                return Err(DatasetError::setting(file.path(), what, fix));
             }
-            parts.push(source.file, windows.count_in(path, tokens.count)?)?;
+            let samples = windows.count_in(file.path(), tokens.count)?;
+            parts.push(file, samples)?;
             data_offsets.push(tokens.offset);
         }
-        let dtype = wanted.unwrap_or(DType::U16);
         let window = TensorSpec::new("tokens", dtype, [windows.tokens()]);
         // A window lies in a file, and a token is not more.
         let [window_bytes, token_bytes] = [windows.tokens(), 1].map(|tokens| dtype.bytes(tokens).unwrap_or(0));
@@ -82,14 +88,14 @@ impl Tokens {
 }
 
 /// The tokens of a file that has nothing else.
-fn headless(source: &Source, dtype: DType) -> Result<header::Tokens, DatasetError> {
+fn headless(file: &DataFile, dtype: DType) -> Result<header::Tokens, DatasetError> {
     let token_bytes = u64::from(dtype.bits() / 8);
-    match source.len() % token_bytes {
-        0 => Ok(header::Tokens { dtype, count: source.len() / token_bytes, offset: 0 }),
+    match file.len() % token_bytes {
+        0 => Ok(header::Tokens { dtype, count: file.len() / token_bytes, offset: 0 }),
         left_over => {
             let what = format!("the file ends with {left_over} bytes of a token of {token_bytes}");
             let fix = "give the right type of tokens, or get the file again if it was cut short";
-            Err(source.malformed(source.len() - left_over, what, fix))
+            Err(DatasetError::malformed(file.path(), file.len() - left_over, what, fix))
         }
     }
 }
