@@ -5,4 +5,9 @@ mod common;
 
 mod bytes;
 mod compound;
+mod megatron;
+mod npy;
+mod npz;
 mod open;
+mod records;
+mod tokens;

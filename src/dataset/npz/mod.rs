@@ -1,0 +1,198 @@
+//! Archives of arrays of numpy's.
+
+mod end;
+mod fields;
+#[cfg(test)]
+mod tests;
+mod zip;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::error::DatasetError;
+use super::fingerprint::Fingerprint;
+use super::interface::Dataset;
+use super::npy::{Header, Place, array_of, read_header_in};
+use super::parallel::in_parallel;
+use super::parts::Parts;
+use super::source::{DataFile, Source};
+use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+
+/// Archives that `numpy.savez` writes (`.npz`): zip files of arrays, whose samples are the rows of all their arrays.
+///
+/// Sample `i` has a tensor `array[i]` for each array of the archive, in the archive's order, called as the array is; so
+/// the arrays of an archive have one first dimension. Of several archives the rows go on from each to the next; they have
+/// arrays of the same names, types and shapes of a row, in any order.
+///
+/// Members must be stored as they are: compressed and encrypted ones are refused by name, and so is a member that is no
+/// array (`numpy.savez` writes none). ZIP64 is read. An archive tells the place of each member twice; where the two
+/// differ, where members overlap and where two have one name, it is refused. The CRCs are those of the elements, which
+/// opening does not read, and are not checked. The arrays follow the rules of [`Npy`](super::Npy). A member's name is a
+/// name and nothing else: it never leads to a file.
+#[derive(Debug)]
+pub struct Npz {
+    parts: Parts,
+    /// What a row has of each array.
+    rows: Vec<TensorSpec>,
+    row_bytes: Vec<u64>,
+    /// Where the elements begin: for each file, for each of `rows`.
+    data_offsets: Vec<u64>,
+}
+
+impl Npz {
+    /// Reads the directories of these archives, and the headers of their members.
+    ///
+    /// # Errors
+    /// [`DatasetError`] where a file cannot be read, is not sound, or has a member of a kind that is not read; where an
+    /// archive's arrays are none or differ in their first dimension; and where two archives have other arrays.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, DatasetError> {
+        let mut parts = Parts::of(paths)?;
+        let archives = in_parallel(paths, |path| {
+            let source = Source::open(path)?;
+            let arrays = read_arrays(&source)?;
+            let (len, fields) = fields_of(&source, &arrays)?;
+            Ok((source.file, arrays, len, fields))
+        })?;
+        let mut rows: Vec<TensorSpec> = Vec::new();
+        let mut data_offsets = Vec::new();
+        for (file, arrays, len, fields) in archives {
+            if parts.files().is_empty() {
+                rows = fields;
+                data_offsets.extend(arrays.iter().map(|array| array.header.data_offset));
+            } else {
+                let places = matched(&rows, &fields).map_err(|what| {
+                    let what = format!("{what} of {} before it", paths[0].display());
+                    DatasetError::setting(file.path(), what, "give archives whose arrays are alike")
+                })?;
+                data_offsets.extend(places.iter().map(|&place| arrays[place].header.data_offset));
+            }
+            parts.push(file, len)?;
+        }
+        // A row is a part of an array, whose bytes were counted.
+        let row_bytes = rows.iter().map(|row| row.bytes().unwrap_or(0)).collect();
+        Ok(Self { parts, rows, row_bytes, data_offsets })
+    }
+
+    fn data_offset(&self, file: usize, field: usize) -> u64 {
+        self.data_offsets[file * self.rows.len() + field]
+    }
+}
+
+/// An array in an archive.
+#[derive(Debug)]
+pub(crate) struct Array {
+    pub(crate) header: Header,
+    /// Where the archive tells of it.
+    entry: u64,
+}
+
+/// Whether a file that begins so is an archive.
+pub(crate) fn looks_like(head: &[u8]) -> bool {
+    head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06")
+}
+
+/// The arrays of an archive, in its order.
+pub(crate) fn read_arrays(source: &Source) -> Result<Vec<Array>, DatasetError> {
+    let members = zip::members(source)?;
+    let mut arrays = Vec::with_capacity(members.len());
+    let mut seen = HashSet::with_capacity(members.len());
+    for member in members {
+        let Some(name) = member.name.strip_suffix(".npy") else {
+            let what = format!("member {:?} is no array", member.name);
+            let fix = "leave it out; if this is a checkpoint of PyTorch's, save it as safetensors";
+            return Err(source.unsupported(member.entry, what, fix));
+        };
+        let name: Arc<str> = name.into();
+        if !seen.insert(Arc::clone(&name)) {
+            let what = format!("two members are called {:?}", member.name);
+            return Err(source.malformed(member.entry, what, zip::REWRITE));
+        }
+        let place = Place { start: member.start, end: member.start + member.len };
+        arrays.push(Array { header: read_header_in(source, place, name)?, entry: member.entry });
+    }
+    Ok(arrays)
+}
+
+/// How many rows the arrays have, and what each has of a row.
+fn fields_of(source: &Source, arrays: &[Array]) -> Result<(u64, Vec<TensorSpec>), DatasetError> {
+    let mut fields = Vec::with_capacity(arrays.len());
+    let mut len: Option<(u64, &str)> = None;
+    for Array { header: Header { spec, data_offset, .. }, entry } in arrays {
+        let row = spec.shape.row().map(|shape| TensorSpec { shape, ..spec.clone() });
+        let (Some(&rows), Some(row)) = (spec.shape.first(), row) else {
+            let what = format!("array {:?} has no dimensions, and so no rows to be in samples", spec.name);
+            return Err(source.unsupported(*entry, what, "save numpy.atleast_1d(array), or leave it out"));
+        };
+        if row.bytes().is_none() {
+            let what = format!("rows of shape {} have more bytes than can be counted", row.shape);
+            return Err(source.malformed(*data_offset, what, zip::REWRITE));
+        }
+        match len {
+            Some((others, name)) if others != rows => {
+                let what = format!("array {name:?} has {others} rows and array {:?} has {rows}", spec.name);
+                return Err(source.unsupported(*entry, what, "save arrays of one first dimension"));
+            }
+            _ => len = Some((rows, &spec.name)),
+        }
+        fields.push(row);
+    }
+    match len {
+        Some((rows, _)) => Ok((rows, fields)),
+        None => Err(source.unsupported(0, "the archive has no arrays", "leave it out")),
+    }
+}
+
+/// Where each of `wanted` is among `fields`, or in words what is different.
+fn matched(wanted: &[TensorSpec], fields: &[TensorSpec]) -> Result<Vec<usize>, String> {
+    if wanted.len() != fields.len() {
+        return Err(format!("it has {} arrays, and not the {}", fields.len(), wanted.len()));
+    }
+    let places: HashMap<&str, usize> = fields.iter().enumerate().map(|(i, field)| (&*field.name, i)).collect();
+    let place_of = |field: &TensorSpec| match places.get(&*field.name) {
+        Some(&place) if fields[place] == *field => Ok(place),
+        Some(&place) => {
+            let other = &fields[place];
+            Err(format!(
+                "the rows of its array {:?} are {} of {}, and not the {} of {}",
+                field.name, other.shape, other.dtype, field.shape, field.dtype
+            ))
+        }
+        None => Err(format!("it has no array {:?}, unlike those", field.name)),
+    };
+    wanted.iter().map(place_of).collect()
+}
+
+impl Dataset for Npz {
+    fn len(&self) -> u64 {
+        self.parts.len()
+    }
+
+    fn files(&self) -> &[DataFile] {
+        self.parts.files()
+    }
+
+    fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+        let (file, row) = self.parts.find(index)?;
+        for (field, (spec, &len)) in self.rows.iter().zip(&self.row_bytes).enumerate() {
+            // All rows of an array lie in its file, so this is less than the file's length.
+            let offset = self.data_offset(file, field) + row * len;
+            sample.push(spec.clone(), [FileRange { file: file as u32, offset, len }]);
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::new("npz", "", self.len(), self.files())
+    }
+
+    fn stored(&self) -> StoredTensors<'_> {
+        Box::new(self.parts.iter().flat_map(move |(file, _, rows)| {
+            self.rows.iter().zip(&self.row_bytes).enumerate().map(move |(field, (row, row_bytes))| {
+                let offset = self.data_offset(file, field);
+                let range = FileRange { file: file as u32, offset, len: rows * row_bytes };
+                Ok(StoredTensor { spec: array_of(row, rows, Arc::clone(&row.name)), range })
+            })
+        }))
+    }
+}

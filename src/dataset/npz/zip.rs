@@ -1,0 +1,217 @@
+//! The list of an archive's members, by PKWARE's APPNOTE 6.3: where each lies, told twice and compared.
+
+use super::super::error::DatasetError;
+use super::super::parts::text;
+use super::super::source::Source;
+use super::end::{self, Directory};
+use super::fields::Fields;
+
+/// A member of an archive that is stored as it is.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// Its whole name, as text. It never leads to a file.
+    pub(super) name: String,
+    /// Where its entry in the central directory begins.
+    pub(super) entry: u64,
+    /// Where its local header begins.
+    pub(super) local: u64,
+    /// Where its bytes begin.
+    pub(super) start: u64,
+    /// Bytes.
+    pub(super) len: u64,
+}
+
+/// The members of an archive, in the order of its directory.
+///
+/// Bytes of members are not read, so neither is their CRC checked.
+pub(super) fn members(source: &Source) -> Result<Vec<Member>, DatasetError> {
+    let directory = end::directory(source)?;
+    let bytes = source.read_vec(directory.start, directory.len, "the central directory")?;
+    let mut fields = Fields::new(source, directory.start, &bytes, "the central directory");
+    // An entry has at least 46 bytes, so there are no more than the directory has room for.
+    let mut members = Vec::new();
+    for _ in 0..directory.entries {
+        let entry = Entry::read(&mut fields)?;
+        members.push(entry.member(source, &directory)?);
+    }
+    if fields.left() > 0 {
+        let what = format!("{} bytes follow the last entry of the central directory", fields.left());
+        return Err(source.malformed(fields.at(), what, REWRITE));
+    }
+    check_overlaps(source, &members)?;
+    Ok(members)
+}
+
+pub(super) const REWRITE: &str = "write the archive again with numpy.savez";
+
+const ENTRY: u32 = 0x0201_4b50;
+const LOCAL: u32 = 0x0403_4b50;
+const ZIP64: u16 = 1;
+/// A number that does not fit is this, and stands in the ZIP64 field.
+const ELSEWHERE: u32 = u32::MAX;
+
+const ENCRYPTED: u16 = 1;
+/// Lengths and CRC stand behind the bytes.
+const LENGTHS_BEHIND: u16 = 1 << 3;
+/// Patches, strong encryption and masked headers.
+const STRANGE: u16 = 1 << 5 | 1 << 6 | 1 << 13;
+
+/// What the central directory says of a member.
+struct Entry<'a> {
+    at: u64,
+    flags: u16,
+    method: u16,
+    crc: u32,
+    compressed: u64,
+    len: u64,
+    local: u64,
+    name: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    fn read(fields: &mut Fields<'a, '_>) -> Result<Self, DatasetError> {
+        let at = fields.at();
+        if fields.u32()? != ENTRY {
+            return Err(fields.malformed(at, "an entry of the central directory does not begin as one", REWRITE));
+        }
+        let (_made_by, _needs) = (fields.u16()?, fields.u16()?);
+        let (flags, method) = (fields.u16()?, fields.u16()?);
+        let (_time, crc) = (fields.u32()?, fields.u32()?);
+        let (compressed, len) = (fields.u32()?, fields.u32()?);
+        let (name_len, extra_len, comment_len) = (fields.u16()?, fields.u16()?, fields.u16()?);
+        let disk = fields.u16()?;
+        let (_internal, _external) = (fields.u16()?, fields.u32()?);
+        let local = fields.u32()?;
+        let name = fields.bytes(name_len.into())?;
+        let mut extra = fields.within(extra_len.into(), "the extra field")?;
+        fields.bytes(comment_len.into())?;
+
+        let [len, compressed, local] = wide(&mut extra, [len, compressed, local])?;
+        if disk != 0 && disk != u16::MAX {
+            return Err(fields.unsupported(at, "the archive is spread over several files", REWRITE));
+        }
+        if name.is_empty() || name.contains(&0) {
+            return Err(fields.malformed(at, "a member has no name, or one with a zero byte", REWRITE));
+        }
+        Ok(Self { at, flags, method, crc, compressed, len, local, name })
+    }
+
+    /// The member, where its local header says the same.
+    fn member(&self, source: &Source, directory: &Directory) -> Result<Member, DatasetError> {
+        let name = text(self.name);
+        let not_read = |what: &str, fix| Err(source.unsupported(self.at, format!("member {name:?} is {what}"), fix));
+        if self.flags & (ENCRYPTED | STRANGE) != 0 {
+            return not_read("encrypted or patched", "write the archive without a password");
+        }
+        if self.method != 0 {
+            let how = match self.method {
+                8 => "compressed (deflate)".to_owned(),
+                method => format!("compressed (method {method})"),
+            };
+            return not_read(&how, "write it with numpy.savez in place of numpy.savez_compressed");
+        }
+        let wrong = |what: &str| source.malformed(self.at, format!("member {name:?} {what}"), REWRITE);
+        if self.compressed != self.len {
+            return Err(wrong("is stored as it is, and yet has two lengths"));
+        }
+        let start = self.check_local(source, directory).map_err(|disagreement| match disagreement {
+            Disagreement::Said(error) => error,
+            Disagreement::Of(what) => wrong(what),
+        })?;
+        match start.checked_add(self.len) {
+            Some(end) if end <= directory.start => {
+                Ok(Member { entry: self.at, local: self.local, start, len: self.len, name })
+            }
+            _ => Err(wrong("reaches into the central directory")),
+        }
+    }
+
+    /// Where the member's bytes begin.
+    fn check_local(&self, source: &Source, directory: &Directory) -> Result<u64, Disagreement> {
+        const LEN: u64 = 30;
+        let head_end = self.local.checked_add(LEN).filter(|&end| end <= directory.start);
+        let head_end = head_end.ok_or(Disagreement::Of("lies behind the central directory"))?;
+        let mut head = [0; LEN as usize];
+        source.read_at(self.local, &mut head, "the local header")?;
+        let mut fields = Fields::new(source, self.local, &head, "the local header");
+        if fields.u32()? != LOCAL {
+            return Err(Disagreement::Of("has no local header where the central directory says"));
+        }
+        let _needs = fields.u16()?;
+        let (flags, method) = (fields.u16()?, fields.u16()?);
+        let (_time, crc) = (fields.u32()?, fields.u32()?);
+        let (compressed, len) = (fields.u32()?, fields.u32()?);
+        let (name_len, extra_len) = (fields.u16()?, fields.u16()?);
+
+        let rest_len = u64::from(name_len) + u64::from(extra_len);
+        if head_end + rest_len > directory.start {
+            return Err(Disagreement::Of("has a local header that reaches into the central directory"));
+        }
+        let rest = source.read_vec(head_end, rest_len, "the local header")?;
+        let mut fields = Fields::new(source, head_end, &rest, "the local header");
+        if fields.bytes(name_len.into())? != self.name {
+            return Err(Disagreement::Of("has another name in its local header"));
+        }
+        let mut extra = fields.within(extra_len.into(), "the extra field")?;
+        let [len, compressed, _] = wide(&mut extra, [len, compressed, 0])?;
+
+        let behind = (flags & LENGTHS_BEHIND != 0) && [len, compressed, crc.into()] == [0; 3];
+        if (flags ^ self.flags) & (ENCRYPTED | LENGTHS_BEHIND | STRANGE) != 0 || method != self.method {
+            return Err(Disagreement::Of("is stored in another way by its local header"));
+        }
+        if !behind && (len, compressed, crc) != (self.len, self.compressed, self.crc) {
+            return Err(Disagreement::Of("has another length or CRC in its local header"));
+        }
+        Ok(head_end + rest_len)
+    }
+}
+
+/// What a local header says otherwise.
+enum Disagreement {
+    Of(&'static str),
+    Said(DatasetError),
+}
+
+impl From<DatasetError> for Disagreement {
+    fn from(error: DatasetError) -> Self {
+        Disagreement::Said(error)
+    }
+}
+
+/// Length, compressed length and place, from the ZIP64 extra field where they do not fit.
+fn wide(extra: &mut Fields<'_, '_>, narrow: [u32; 3]) -> Result<[u64; 3], DatasetError> {
+    let mut wide = narrow.map(u64::from);
+    let mut found = false;
+    while extra.left() > 0 {
+        let at = extra.at();
+        let (id, len) = (extra.u16()?, extra.u16()?);
+        let mut field = extra.within(len.into(), "an extra field")?;
+        if id != ZIP64 {
+            continue;
+        }
+        if found {
+            return Err(extra.malformed(at, "a member has two ZIP64 fields", REWRITE));
+        }
+        found = true;
+        for (narrow, wide) in narrow.iter().zip(&mut wide) {
+            if *narrow == ELSEWHERE {
+                *wide = field.u64()?;
+            }
+        }
+    }
+    Ok(wide)
+}
+
+fn check_overlaps(source: &Source, members: &[Member]) -> Result<(), DatasetError> {
+    let mut by_place: Vec<&Member> = members.iter().collect();
+    by_place.sort_unstable_by_key(|member| member.local);
+    for pair in by_place.windows(2) {
+        if let [first, second] = pair
+            && first.start + first.len > second.local
+        {
+            let what = format!("members {:?} and {:?} overlap", first.name, second.name);
+            return Err(source.malformed(second.local, what, REWRITE));
+        }
+    }
+    Ok(())
+}
