@@ -4,15 +4,21 @@
 //! `storage` for opening files, and nothing above itself.
 #![forbid(unsafe_code)]
 
+mod compressed;
 mod dtype;
 mod error;
 mod fingerprint;
+mod headers;
+#[cfg(test)]
+mod heard;
 mod interface;
 mod parallel;
 mod safetensors;
 mod shape;
 mod source;
 mod spec;
+mod tar;
+mod text;
 
 pub use dtype::{DType, UnknownDType};
 pub use error::{DatasetError, DatasetFault};
