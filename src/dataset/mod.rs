@@ -11,6 +11,7 @@ mod fingerprint;
 mod headers;
 #[cfg(test)]
 mod heard;
+mod in_a_row;
 mod interface;
 mod parallel;
 mod safetensors;
@@ -19,6 +20,7 @@ mod source;
 mod spec;
 mod tar;
 mod text;
+mod webdataset;
 
 pub use dtype::{DType, UnknownDType};
 pub use error::{DatasetError, DatasetFault};
@@ -28,3 +30,4 @@ pub use safetensors::Safetensors;
 pub use shape::Shape;
 pub use source::DataFile;
 pub use spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+pub use webdataset::{TarIndex, WebDataset};
