@@ -20,6 +20,7 @@ mod source;
 mod spec;
 mod tar;
 mod text;
+mod tfrecord;
 mod webdataset;
 
 pub use dtype::{DType, UnknownDType};
@@ -30,4 +31,5 @@ pub use safetensors::Safetensors;
 pub use shape::Shape;
 pub use source::DataFile;
 pub use spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+pub use tfrecord::{Corrupt, TfRecord};
 pub use webdataset::{TarIndex, WebDataset};

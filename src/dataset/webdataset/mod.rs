@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use self::shard::Shard;
 use self::shared_keys::SharedKeys;
-use super::interface::Dataset;
 use super::dtype::DType;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::in_a_row::InARow;
+use super::interface::Dataset;
 use super::parallel::in_parallel_each;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, TensorSpec};
