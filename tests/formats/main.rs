@@ -4,3 +4,6 @@
 mod common;
 
 mod bytes;
+mod tar;
+mod tfrecord;
+mod webdataset;
