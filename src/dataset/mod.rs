@@ -5,9 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod compound;
+mod compressed;
 mod dtype;
 mod error;
 mod fingerprint;
+mod headers;
+#[cfg(test)]
+mod heard;
+mod in_a_row;
 mod interface;
 mod megatron;
 #[cfg(test)]
@@ -23,7 +28,11 @@ mod shape;
 mod source;
 mod spec;
 mod split;
+mod tar;
+mod text;
+mod tfrecord;
 mod tokens;
+mod webdataset;
 
 pub use compound::{Concat, Mixture, Subset};
 pub use dtype::{DType, UnknownDType};
@@ -40,4 +49,6 @@ pub use shape::Shape;
 pub use source::DataFile;
 pub use spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 pub use split::Split;
+pub use tfrecord::{Corrupt, TfRecord};
 pub use tokens::Tokens;
+pub use webdataset::{TarIndex, WebDataset};

@@ -1,5 +1,6 @@
 //! Headers of many files at once: on a cold disk each is a wait, and there may be thousands.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -14,7 +15,22 @@ pub(super) fn in_parallel<T: Sync, R: Send>(
     const MOST: usize = 16;
     /// Fewer are not worth a thread.
     const SHARE: usize = 16;
-    let threads = items.len().div_ceil(SHARE).min(MOST);
+    on_threads(items.len().div_ceil(SHARE).min(MOST), items, work)
+}
+
+/// The same for items of which each is much work: a thread for each, as far as there are processors.
+pub(super) fn in_parallel_each<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R, DatasetError> + Sync,
+) -> Result<Vec<R>, DatasetError> {
+    on_threads(thread::available_parallelism().map_or(1, NonZero::get).min(items.len()), items, work)
+}
+
+fn on_threads<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Result<R, DatasetError> + Sync,
+) -> Result<Vec<R>, DatasetError> {
     if threads < 2 {
         return items.iter().map(work).collect();
     }

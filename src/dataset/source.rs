@@ -79,6 +79,14 @@ impl Source {
         self.file.len
     }
 
+    /// Sees that this is `file`, as it was.
+    pub(crate) fn check_is(&self, file: &DataFile) -> Result<(), DatasetError> {
+        match file.identity.change_to(&self.file.identity) {
+            Some(change) => Err(DatasetError::new(file.path(), None, DatasetFault::Changed(change))),
+            None => Ok(()),
+        }
+    }
+
     /// Fills `bytes` from `offset`, with what is called `what` where it does not fit into the file.
     pub(crate) fn read_at(&self, offset: u64, bytes: &mut [u8], what: &str) -> Result<(), DatasetError> {
         self.check_range(offset, bytes.len() as u64, what)?;

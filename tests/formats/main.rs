@@ -10,4 +10,7 @@ mod npy;
 mod npz;
 mod open;
 mod records;
+mod tar;
+mod tfrecord;
 mod tokens;
+mod webdataset;

@@ -1,0 +1,87 @@
+//! The index of an archive, kept in a file beside it.
+
+mod format;
+mod probe;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use self::probe::Probe;
+use super::build;
+use super::shard::Shard;
+use crate::dataset::error::{DatasetError, DatasetFault};
+use crate::dataset::source::Source;
+use crate::storage::OpenFault;
+
+/// The index beside the archive, if it is there and the archive's; otherwise it is made and put there.
+///
+/// # Errors
+/// Those of [`build`](build::build). An index that cannot be used or written is a warning.
+pub(super) fn read_or_build(archive: &Source) -> Result<Shard, DatasetError> {
+    let path = path_beside(archive.path());
+    match read(archive, &path) {
+        Ok(Some(shard)) => return Ok(shard),
+        Ok(None) => {}
+        Err(error) => tracing::warn!("{error}; the index is made again"),
+    }
+    let shard = build::build(archive)?;
+    let probe = Probe::of(archive, &shard)?;
+    if let Err(error) = write(&path, &probe, &shard) {
+        tracing::warn!("{}: the index cannot be kept: {error}; it is made each time", path.display());
+    }
+    Ok(shard)
+}
+
+fn path_beside(archive: &Path) -> PathBuf {
+    let mut path = archive.as_os_str().to_owned();
+    path.push(".forebay-index");
+    path.into()
+}
+
+/// `None` where there is none.
+fn read(archive: &Source, path: &Path) -> Result<Option<Shard>, DatasetError> {
+    let index = match Source::open(path) {
+        Err(DatasetError { fault: DatasetFault::Open(OpenFault::Io(error)), .. })
+            if error.kind() == io::ErrorKind::NotFound =>
+        {
+            return Ok(None);
+        }
+        opened => opened?,
+    };
+    // It is written to no more once it has its name, and is as long as what it holds.
+    let bytes = index.read_vec(0, index.len(), "the index")?;
+    let refused = |what: String| index.malformed(0, what, "it can be deleted");
+    let (probe, shard) = format::parse(&bytes).map_err(|what| refused(what.into()))?;
+    probe.check(archive).map_err(|what| {
+        refused(format!("it is not the index of what {} holds now: {what}", archive.path().display()))
+    })?;
+    format::check(&shard, archive.len()).map_err(|what| refused(what.into()))?;
+    Ok(Some(shard))
+}
+
+/// Writes to a name of its own first, so that under the final one there is a whole index or none.
+fn write(path: &Path, probe: &Probe, shard: &Shard) -> io::Result<()> {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(std::process::id())));
+    let unfinished = PathBuf::from(name);
+    let file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
+    let written = write_to(file, probe, shard).and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        // What cannot be removed either is a file of a telling name.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+fn write_to(file: File, probe: &Probe, shard: &Shard) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(256 << 10, file);
+    format::write(&mut out, probe, shard)?;
+    // It is not synced: its checksum finds what a crash left out.
+    out.into_inner().map_err(io::IntoInnerError::into_error).map(drop)
+}

@@ -1,0 +1,167 @@
+use std::path::PathBuf;
+
+use super::{TarIndex, WebDataset};
+use crate::dataset::tar::writer::{Tar, header};
+use crate::dataset::{DType, Dataset, DatasetError, SampleSpec};
+
+/// Archives in a folder of their own.
+struct Shards {
+    _folder: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+}
+
+impl Shards {
+    fn new(archives: &[(&str, Vec<u8>)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = archives.iter().map(|(name, bytes)| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, bytes).unwrap();
+            path
+        });
+        Self { paths: paths.collect(), _folder: folder }
+    }
+
+    fn open(&self) -> Result<WebDataset, DatasetError> {
+        WebDataset::open(&self.paths, TarIndex::Memory)
+    }
+}
+
+/// The samples as `id: field offset+size, …`.
+fn samples(dataset: &WebDataset) -> Vec<String> {
+    let one = |index| {
+        let sample = dataset.sample(index).unwrap();
+        let fields = sample.fields().map(|(spec, ranges)| {
+            assert_eq!((spec.dtype, &*spec.shape, ranges.len()), (DType::U8, &[ranges[0].len][..], 1));
+            format!("{} {}+{}", spec.name, ranges[0].offset, ranges[0].len)
+        });
+        format!("{}: {}", dataset.id(index), fields.collect::<Vec<_>>().join(", "))
+    };
+    (0..dataset.len()).map(one).collect()
+}
+
+fn ids(dataset: &WebDataset) -> Vec<String> {
+    (0..dataset.len()).map(|index| dataset.id(index).into_owned()).collect()
+}
+
+fn one_of(archive: Vec<u8>) -> Vec<String> {
+    samples(&Shards::new(&[("a.tar", archive)]).open().unwrap())
+}
+
+/// webdataset yields four half samples of this.
+#[test]
+fn members_that_share_a_key_are_one_sample_also_where_others_lie_between() {
+    let interleaved =
+        Tar::default().file("1.a", "A").file("0.a", "BB").file("1.b", "CCC").file("0.b", "").file("2.b", "D");
+    assert_eq!(one_of(interleaved.end()), ["1: a 512+1, b 2560+3", "0: a 1536+2, b 3584+0", "2: b 4096+1"]);
+}
+
+#[test]
+fn members_without_a_key_and_webdatasets_own_belong_to_no_sample() {
+    let archive = Tar::default()
+        .file("noext", "1")
+        .file(".hidden.x", "1")
+        .file("__meta__/x.y", "1")
+        .file("train.v1/1.seg.PNG", "1")
+        .header(&header("link.x", 0, b'2'))
+        .header(&header("folder.x/", 0, b'5'))
+        .file("train.v1/1.seg.png", "1");
+    assert_eq!(one_of(archive.end()), ["train.v1/1: seg.PNG 3584+1, seg.png 5632+1"]);
+    assert_eq!(one_of(Tar::default().end()), [""; 0]);
+}
+
+#[test]
+fn a_field_that_a_sample_has_twice_is_refused_with_both_places() {
+    for between in [0, 3] {
+        let mut archive = Tar::default().file("x.y", "").file("1.a", "1");
+        for i in 0..between {
+            archive = archive.file(format!("between{i}.a"), "1");
+        }
+        let second = archive.0.len();
+        let refused = Shards::new(&[("a.tar", archive.file("1.a", "2").end())]).open().unwrap_err();
+        let said = format!("sample 1 has a twice, at 512 and at {second}; write the archive again with each name once");
+        assert!(refused.to_string().ends_with(&said), "{refused}");
+        assert_eq!(refused.offset, Some(second as u64));
+    }
+}
+
+#[test]
+fn keys_that_several_shards_hold_have_the_shards_name_before_them() {
+    let shard = |names: &[&str]| names.iter().fold(Tar::default(), |tar, name| tar.file(name, name)).end();
+    let shards = Shards::new(&[
+        ("0.tar", shard(&["a.x", "b.x"])),
+        ("1.tar", shard(&["c.x", "a.x", "a.y"])),
+        ("empty.tar", shard(&[])),
+        ("2.tar", shard(&["d.x", "a.x", "c.x"])),
+    ]);
+    let dataset = shards.open().unwrap();
+    assert_eq!(ids(&dataset), ["0.tar/a", "b", "1.tar/c", "1.tar/a", "d", "2.tar/a", "2.tar/c"]);
+    let mut sample = SampleSpec::new();
+    dataset.locate(4, &mut sample).unwrap();
+    assert_eq!((sample.ranges()[0].file, dataset.files().len()), (3, 4));
+    let folders = Shards::new(&[("x/0.tar", shard(&["a.x"])), ("y/0.tar", shard(&["a.x"]))]);
+    let whole_paths: Vec<_> = folders.paths.iter().map(|path| format!("{}/a", path.display())).collect();
+    assert_eq!(ids(&folders.open().unwrap()), whole_paths, "where the names are one, the paths are shown");
+}
+
+#[test]
+fn names_of_any_bytes_are_keys_and_fields() {
+    let archive = Tar::default().file(b"\xff\xfe/k\xe4.\xe9xt", "1").file("größe.bild", "22").end();
+    assert_eq!(one_of(archive), ["\\xff\\xfe/k\\xe4: \\xe9xt 512+1", "größe: bild 1536+2"]);
+}
+
+#[test]
+fn names_that_lead_outside_make_and_open_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("inside/a.tar");
+    std::fs::create_dir(folder.path().join("inside")).unwrap();
+    let outside = folder.path().join("outside.x");
+    let absolute = outside.as_os_str().as_encoded_bytes();
+    let link = header("link", 0, b'2');
+    let archive =
+        Tar::default().file("../outside.x", "1").file(absolute, "2").header(&link).file("link/outside.x", "3");
+    std::fs::write(&path, archive.end()).unwrap();
+    let dataset = WebDataset::open(&[path], TarIndex::Memory).unwrap();
+    assert_eq!(dataset.len(), 3);
+    assert!(!outside.exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn samples_past_the_last_are_no_samples() {
+    let dataset = Shards::new(&[("a.tar", Tar::default().file("a.x", "").end())]).open().unwrap();
+    assert!(dataset.sample(0).is_ok());
+    let refused = dataset.sample(1).unwrap_err().to_string();
+    assert_eq!(refused, "there is no sample 1, since the dataset has 1; ask for a lower one");
+    assert!(dataset.sample(u64::MAX).is_err());
+    assert!(WebDataset::open(&[], TarIndex::Memory).unwrap().is_empty());
+}
+
+#[test]
+fn an_error_names_the_one_bad_shard_of_many() {
+    let good = Tar::default().file("a.x", "1").end();
+    let names: Vec<String> = (0..50).map(|i| format!("{i:02}.tar")).collect();
+    let mut archives: Vec<_> = names.iter().map(|name| (&**name, good.clone())).collect();
+    archives[33].1.truncate(512);
+    let refused = Shards::new(&archives).open().unwrap_err();
+    assert!(refused.to_string().contains("33.tar at 512: member a.x needs 1 bytes more"), "{refused}");
+}
+
+#[test]
+fn a_sample_of_many_members_in_disorder_is_found_whole() {
+    let mut archive = Tar::default();
+    for field in 0..40 {
+        for key in (0..40).rev() {
+            archive = archive.file(format!("{key}.{field}"), vec![0; key]);
+        }
+    }
+    let dataset = Shards::new(&[("a.tar", archive.end())]).open().unwrap();
+    assert_eq!(ids(&dataset), (0..40).rev().map(|key| key.to_string()).collect::<Vec<_>>());
+    for index in 0..40 {
+        let sample = dataset.sample(index).unwrap();
+        let names: Vec<_> = sample.tensors().iter().map(|tensor| tensor.name.to_string()).collect();
+        assert_eq!(names, (0..40).map(|field| field.to_string()).collect::<Vec<_>>());
+        assert!(sample.ranges().iter().all(|range| range.len == 39 - index));
+        assert!(sample.ranges().is_sorted_by_key(|range| range.offset));
+    }
+}
