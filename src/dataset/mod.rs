@@ -14,6 +14,8 @@ mod headers;
 mod heard;
 mod in_a_row;
 mod interface;
+mod key;
+mod layout;
 mod megatron;
 #[cfg(test)]
 mod mutants;
@@ -39,6 +41,8 @@ pub use dtype::{DType, UnknownDType};
 pub use error::{DatasetError, DatasetFault};
 pub use fingerprint::Fingerprint;
 pub use interface::Dataset;
+pub(crate) use key::split_text as split_key;
+pub use layout::Layout;
 pub use megatron::Megatron;
 pub use npy::Npy;
 pub use npz::Npz;

@@ -4,30 +4,7 @@ use super::error::PackError;
 use super::header::{CAP, Header, SOFT_CAP};
 use super::options::PackOptions;
 use super::out::Out;
-use crate::dataset::{FileRange, SampleSpec, TensorSpec};
-
-/// What a tensor of a packed file is; the value of `forebay.layout` in its metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Layout {
-    /// `rows`: one field of all samples, sample i in row i.
-    Rows,
-    /// `samples`: one field of one sample, called `{id}.{field}`.
-    Samples,
-    /// `tensors`: what it was before.
-    Tensors,
-}
-
-impl Layout {
-    /// The value of `forebay.layout`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rows => "rows",
-            Self::Samples => "samples",
-            Self::Tensors => "tensors",
-        }
-    }
-}
+use crate::dataset::{FileRange, Layout, SampleSpec, TensorSpec};
 
 /// All files of one pack, before they are written.
 pub(super) trait Contents {

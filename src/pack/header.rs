@@ -2,9 +2,9 @@
 
 use std::io::Write as _;
 
-use super::contents::Layout;
 use super::error::PackError;
 use super::options::PackOptions;
+use crate::dataset::Layout;
 use crate::dataset::TensorSpec;
 
 /// What the data's first byte is a multiple of.

@@ -29,7 +29,7 @@ use feed::Feed;
 use out::Out;
 use writer::{Buffer, Writer};
 
-pub use contents::Layout;
+pub use crate::dataset::Layout;
 pub use error::PackError;
 pub use options::{PackOptions, PackProgress, Packed, PackedFile};
 

@@ -3,8 +3,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::contents::Layout;
 use super::error::PackError;
+use crate::dataset::Layout;
 use crate::device::{Device, DeviceKind};
 use crate::route::Carrier;
 

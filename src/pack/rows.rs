@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use super::contents::{Contents, Give, Layout, Limits, Shard, add_bytes, check_bytes, find};
+use super::contents::{Contents, Give, Limits, Shard, add_bytes, check_bytes, find};
 use super::error::PackError;
 use super::header::{Header, METADATA};
 use super::options::PackOptions;
-use crate::dataset::{Dataset, SampleSpec, TensorSpec};
+use crate::dataset::{Dataset, Layout, SampleSpec, TensorSpec};
 
 /// One field of every sample.
 #[derive(Debug)]

@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::contents::{Contents, Give, Layout, Limits, Shard, add_bytes, check_bytes};
+use super::contents::{Contents, Give, Limits, Shard, add_bytes, check_bytes};
 use super::error::PackError;
 use super::header::{Header, align, json_bytes};
 use super::options::PackOptions;
 use super::rows::{refused, unfit};
-use crate::dataset::{DType, Dataset, FileRange, SampleSpec, TensorSpec};
+use crate::dataset::{DType, Dataset, FileRange, Layout, SampleSpec, TensorSpec, split_key};
 
 pub(super) struct Samples<'a> {
     dataset: &'a dyn Dataset,
@@ -155,8 +155,9 @@ impl<'a> One<'a> {
         }
         for tensor in self.spec.tensors() {
             let name = self.name(tensor);
-            if split(&name) != Some((&self.id, &tensor.name)) {
-                let what = match split(&name) {
+            let read_back = split_key(&name);
+            if read_back != Some((&self.id, &tensor.name)) {
+                let what = match read_back {
                     Some((id, field)) => format!("{name:?} would be read back as {field:?} of sample {id:?}"),
                     None => format!("{name:?} would be read back as no sample's"),
                 };
@@ -179,33 +180,5 @@ impl<'a> One<'a> {
             json = json.saturating_add(json_bytes(&self.name(tensor), tensor));
         }
         Ok((data, json))
-    }
-}
-
-/// The id and the field of a tensor's name, split as WebDataset splits the names of files: at the first dot after the
-/// last slash. `None` where there is none, or no id before it.
-fn split(name: &str) -> Option<(&str, &str)> {
-    let base = name.rfind('/').map_or(0, |slash| slash + 1);
-    let dot = base + name.get(base..)?.find('.')?;
-    let (id, field) = (name.get(..dot)?, name.get(dot + 1..)?);
-    // An id that is a folder is one only where no dot comes before.
-    let is_id = !id.is_empty() && (dot > base || !id.contains('.'));
-    is_id.then_some((id, field))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::split;
-
-    #[test]
-    fn names_are_split_as_webdataset_does() {
-        assert_eq!(split("a/b.jpg"), Some(("a/b", "jpg")));
-        assert_eq!(split("v1.0/b.seg.png"), Some(("v1.0/b", "seg.png")));
-        assert_eq!(split("a/.b.c"), Some(("a/", "b.c")));
-        assert_eq!(split("UP.JPG"), Some(("UP", "JPG")));
-        assert_eq!(split("0."), Some(("0", "")));
-        for none in ["noext", ".hidden.x", "a.x/.b", "a.b/c", ""] {
-            assert_eq!(split(none), None, "{none}");
-        }
     }
 }

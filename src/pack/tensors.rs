@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::contents::{Contents, Give, Layout, Limits, Shard, add_bytes, check_bytes};
+use super::contents::{Contents, Give, Limits, Shard, add_bytes, check_bytes};
 use super::error::PackError;
 use super::header::{Header, METADATA, json_bytes};
 use super::options::PackOptions;
 use super::rows::reserved;
-use crate::dataset::{StoredTensor, StoredTensors};
+use crate::dataset::{Layout, StoredTensor, StoredTensors};
 
 pub(super) struct Tensors {
     /// Those of each file, wide types first.

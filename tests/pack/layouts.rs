@@ -65,7 +65,7 @@ fn rows_are_read_back_as_the_samples_that_they_were() {
     let packed = pack(&Made::new(source.path(), &samples), out.path(), &PackOptions::new().shard_bytes(700)).unwrap();
     assert!(packed.files.len() > 2);
     let paths: Vec<_> = packed.files.iter().map(|file| &file.path).collect();
-    let read = Safetensors::open(&paths).unwrap().check_rows().unwrap();
+    let read = Safetensors::open(&paths).unwrap().check_samples().unwrap();
     assert_eq!(read.len(), 23);
     for (i, (_, fields)) in samples.iter().enumerate() {
         let sample = read.sample(i as u64).unwrap();
@@ -76,6 +76,37 @@ fn rows_are_read_back_as_the_samples_that_they_were() {
             assert_eq!(crate::common::data::oracle(path, ranges[0].offset, ranges[0].len).unwrap(), field.bytes);
         }
     }
+}
+
+#[test]
+fn samples_that_differ_are_read_back_under_their_names() {
+    let (source, out) = (folder(), folder());
+    let samples: Vec<_> = (0..40)
+        .map(|i| {
+            let fields =
+                vec![tensor("jpg", DType::U8, &[i % 7], i), tensor("seg.png", DType::U8, &[3 + i % 5], 100 + i)];
+            sample(format!("v1.0/größe {i:03}"), fields.into_iter().take(if i % 9 == 4 { 1 } else { 2 }))
+        })
+        .collect();
+    let packed = pack(&Made::new(source.path(), &samples), out.path(), &PackOptions::new().shard_bytes(100)).unwrap();
+    assert_eq!(packed.layout, Layout::Samples);
+    assert!(packed.files.len() > 2);
+    let paths: Vec<_> = packed.files.iter().map(|file| &file.path).collect();
+    let read = Safetensors::open(&paths).unwrap().check_samples().unwrap();
+    assert_eq!(read.len(), 40);
+    for (i, (id, fields)) in samples.iter().enumerate() {
+        assert_eq!(read.id(i as u64), *id);
+        let sample = read.sample(i as u64).unwrap();
+        assert_eq!(sample.tensors(), fields.iter().map(|field| field.spec.clone()).collect::<Vec<_>>());
+        for ((_, ranges), field) in sample.fields().zip(fields) {
+            let path = read.files()[ranges[0].file as usize].path();
+            assert_eq!(crate::common::data::oracle(path, ranges[0].offset, ranges[0].len).unwrap(), field.bytes);
+        }
+    }
+    assert!(read.sample(40).is_err());
+    let twice = [paths[0], paths[1], paths[0]];
+    let error = Safetensors::open(&twice).unwrap().check_samples().unwrap_err().to_string();
+    assert!(error.contains("is in an earlier file, too"), "{error}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ use super::{Dataset, DatasetError, Safetensors};
 pub fn open(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<Box<dyn Dataset>, DatasetError> {
     let (format, files) = resolve(paths, options)?;
     match format {
-        Format::Safetensors => Ok(Box::new(Safetensors::open(&files)?.check_rows()?)),
+        Format::Safetensors => Ok(Box::new(Safetensors::open(&files)?.check_samples()?)),
         format => open_as(format, &files, options),
     }
 }
@@ -69,7 +69,7 @@ pub fn open_stored(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<
     match format {
         Format::Safetensors => {
             let tensors = Safetensors::open(&files)?;
-            let samples = tensors.has_rows().then(|| tensors.len());
+            let samples = tensors.has_samples().then(|| tensors.len());
             Ok(Stored { format, dataset: Box::new(tensors), samples })
         }
         format => {

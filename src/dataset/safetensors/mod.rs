@@ -4,18 +4,22 @@
 mod diagnosis;
 mod header;
 mod index;
+mod named;
 mod rows;
 
 pub(crate) use header::looks_like;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::named::Named;
 use self::rows::Rows;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
+use super::layout::Layout;
 use super::parallel::in_parallel;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors};
@@ -25,16 +29,24 @@ use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors};
 /// Files that hold tensors of the same names follow one another, as the shards of one dataset do; otherwise, and always
 /// with an index, all tensors belong together, as those of one model do. Where tensors that belong together share their
 /// first dimension, sample i is row i of each, in the order of their data; else there are no samples, and
-/// [`check_rows`](Self::check_rows) says why.
+/// [`check_samples`](Self::check_samples) says why. Files that [`pack`](crate::pack::pack) has written of samples that
+/// differ hold those samples, under their names.
 #[derive(Debug)]
 pub struct Safetensors {
     files: Vec<DataFile>,
     tensors: Vec<StoredTensor>,
     /// Why there are none, in `Err`.
-    rows: Result<Rows, DatasetError>,
+    samples: Result<Samples, DatasetError>,
     /// Whether names occur in several files.
     is_sharded: bool,
     metadata: BTreeMap<String, String>,
+}
+
+/// What samples are made of.
+#[derive(Debug)]
+enum Samples {
+    Rows(Rows),
+    Named(Named),
 }
 
 impl Safetensors {
@@ -59,13 +71,18 @@ impl Safetensors {
         for (header, file) in headers {
             it.add(header, file, |_| true)?;
         }
+        let metadata = it.metadata.take().unwrap_or_default();
+        if metadata.get(Layout::KEY).is_some_and(|layout| layout == Layout::Samples.name()) {
+            let samples = Named::new(&it.files, &it.tensors).map(Samples::Named);
+            return Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded: true, metadata });
+        }
         let is_sharded = it.ends.len() > 1 && it.has_a_name_twice();
         let groups = match is_sharded {
             true => it.by_file(),
             false => vec![&it.tensors[..]],
         };
-        let rows = Rows::new(&it.files, &groups);
-        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded, metadata: it.metadata.unwrap_or_default() })
+        let samples = Rows::new(&it.files, &groups).map(Samples::Rows);
+        Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded, metadata })
     }
 
     fn open_index(path: &Path) -> Result<Self, DatasetError> {
@@ -87,9 +104,9 @@ impl Safetensors {
                 return Err(DatasetError::malformed(file, None, what, "get both files again"));
             }
         }
-        let rows = Rows::new(&it.files, &[&it.tensors]);
+        let samples = Rows::new(&it.files, &[&it.tensors]).map(Samples::Rows);
         let metadata = it.metadata.unwrap_or_default();
-        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded: false, metadata })
+        Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded: false, metadata })
     }
 
     /// The tensors, by file and offset.
@@ -97,14 +114,14 @@ impl Safetensors {
         &self.tensors
     }
 
-    /// Whether names occur in several files, so that these are shards of a dataset and no model.
+    /// Whether these are shards of a dataset and no model: names occur in several files, or are those of samples.
     pub fn is_sharded(&self) -> bool {
         self.is_sharded
     }
 
     /// Whether the tensors make samples.
-    pub fn has_rows(&self) -> bool {
-        self.rows.is_ok()
+    pub fn has_samples(&self) -> bool {
+        self.samples.is_ok()
     }
 
     /// The entries of `__metadata__` that all files have alike.
@@ -116,8 +133,8 @@ impl Safetensors {
     ///
     /// # Errors
     /// [`DatasetError`] with the tensor that has no rows, or not as many as others.
-    pub fn check_rows(self) -> Result<Self, DatasetError> {
-        match self.rows {
+    pub fn check_samples(self) -> Result<Self, DatasetError> {
+        match self.samples {
             Ok(_) => Ok(self),
             Err(why_not) => Err(why_not),
         }
@@ -175,7 +192,11 @@ impl Contents {
 
 impl Dataset for Safetensors {
     fn len(&self) -> u64 {
-        self.rows.as_ref().map_or(0, Rows::len)
+        match &self.samples {
+            Ok(Samples::Rows(rows)) => rows.len(),
+            Ok(Samples::Named(named)) => named.len(),
+            Err(_) => 0,
+        }
     }
 
     fn files(&self) -> &[DataFile] {
@@ -183,14 +204,23 @@ impl Dataset for Safetensors {
     }
 
     fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
-        match &self.rows {
-            Ok(rows) => rows.locate(index, sample),
+        match &self.samples {
+            Ok(Samples::Rows(rows)) => rows.locate(index, sample),
+            Ok(Samples::Named(named)) => named.locate(index, &self.tensors, sample),
             Err(_) => Err(DatasetError::no_sample(index, 0)),
         }
     }
 
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint::new("safetensors", "", self.len(), &self.files)
+    }
+
+    fn id(&self, index: u64) -> Cow<'_, str> {
+        match &self.samples {
+            Ok(Samples::Named(named)) => named.id(index, &self.tensors).map(Cow::Borrowed),
+            _ => None,
+        }
+        .unwrap_or_else(|| Cow::Owned(index.to_string()))
     }
 
     fn stored(&self) -> StoredTensors<'_> {

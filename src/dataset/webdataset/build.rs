@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 
-use super::key::{is_meta, split};
 use super::key_table::KeyTable;
 use super::shard::Shard;
 use crate::dataset::error::DatasetError;
+use crate::dataset::key::{is_meta, split};
 use crate::dataset::source::Source;
 use crate::dataset::tar::{self, Member};
 use crate::dataset::text::in_message;

@@ -2,7 +2,6 @@
 
 mod beside;
 mod build;
-mod key;
 mod key_table;
 mod shard;
 mod shared_keys;

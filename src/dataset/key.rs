@@ -1,7 +1,7 @@
 /// The key and the extension of a member's name, by the rule of webdataset 1.0.2: the folders are kept, and the last part
 /// is split at its first dot. Without a dot there is no key. Nor has a name that begins with a dot one, unless its folder
 /// has none in its name: there the folder, with its slash, is the key.
-pub(super) fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
     let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     let dot = base + name[base..].iter().position(|&byte| byte == b'.')?;
     let (key, ext) = (&name[..dot], &name[dot + 1..]);
@@ -11,6 +11,13 @@ pub(super) fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
     let folder = key.strip_suffix(b"/")?;
     let last = folder.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     (!last.contains(&b'.')).then_some((key, ext))
+}
+
+/// The same of a tensor's name: the sample's, and the field's.
+pub(crate) fn split_text(name: &str) -> Option<(&str, &str)> {
+    let (key, _) = split(name.as_bytes())?;
+    // It was cut at a dot, which is one byte of text.
+    name.get(..key.len()).zip(name.get(key.len() + 1..)).filter(|(key, _)| !key.is_empty())
 }
 
 /// Whether webdataset keeps a member for itself: its name, or that of its outermost folder, stands between `__` and `__`.
