@@ -99,13 +99,13 @@ pub(crate) fn read_arrays(source: &Source) -> Result<Vec<Array>, DatasetError> {
     let mut seen = HashSet::with_capacity(members.len());
     for member in members {
         let Some(name) = member.name.strip_suffix(".npy") else {
-            let what = format!("member {:?} is no array", member.name);
+            let what = format!("member {} is no array", zip::shown(&member.name));
             let fix = "leave it out; if this is a checkpoint of PyTorch's, save it as safetensors";
             return Err(source.unsupported(member.entry, what, fix));
         };
         let name: Arc<str> = name.into();
         if !seen.insert(Arc::clone(&name)) {
-            let what = format!("two members are called {:?}", member.name);
+            let what = format!("two members are called {}", zip::shown(&member.name));
             return Err(source.malformed(member.entry, what, zip::REWRITE));
         }
         let place = Place { start: member.start, end: member.start + member.len };
@@ -121,7 +121,7 @@ fn fields_of(source: &Source, arrays: &[Array]) -> Result<(u64, Vec<TensorSpec>)
     for Array { header: Header { spec, data_offset, .. }, entry } in arrays {
         let row = spec.shape.row().map(|shape| TensorSpec { shape, ..spec.clone() });
         let (Some(&rows), Some(row)) = (spec.shape.first(), row) else {
-            let what = format!("array {:?} has no dimensions, and so no rows to be in samples", spec.name);
+            let what = format!("array {} has no dimensions, and so no rows to be in samples", zip::shown(&spec.name));
             return Err(source.unsupported(*entry, what, "save numpy.atleast_1d(array), or leave it out"));
         };
         if row.bytes().is_none() {
@@ -130,7 +130,11 @@ fn fields_of(source: &Source, arrays: &[Array]) -> Result<(u64, Vec<TensorSpec>)
         }
         match len {
             Some((others, name)) if others != rows => {
-                let what = format!("array {name:?} has {others} rows and array {:?} has {rows}", spec.name);
+                let what = format!(
+                    "array {} has {others} rows and array {} has {rows}",
+                    zip::shown(name),
+                    zip::shown(&spec.name)
+                );
                 return Err(source.unsupported(*entry, what, "save arrays of one first dimension"));
             }
             _ => len = Some((rows, &spec.name)),
@@ -154,11 +158,15 @@ fn matched(wanted: &[TensorSpec], fields: &[TensorSpec]) -> Result<Vec<usize>, S
         Some(&place) => {
             let other = &fields[place];
             Err(format!(
-                "the rows of its array {:?} are {} of {}, and not the {} of {}",
-                field.name, other.shape, other.dtype, field.shape, field.dtype
+                "the rows of its array {} are {} of {}, and not the {} of {}",
+                zip::shown(&field.name),
+                other.shape,
+                other.dtype,
+                field.shape,
+                field.dtype
             ))
         }
-        None => Err(format!("it has no array {:?}, unlike those", field.name)),
+        None => Err(format!("it has no array {}, unlike those", zip::shown(&field.name))),
     };
     wanted.iter().map(place_of).collect()
 }

@@ -144,6 +144,8 @@ fn names_are_names_and_lead_nowhere() {
     let mut odd = zip(&[("x.npy", array("|u1", "(1,)", 1))]);
     odd.members[0].0 = b"\xff.npy".to_vec();
     assert_eq!(&*opened(&odd.bytes()).unwrap().sample(0).unwrap().tensors()[0].name, "\\xff");
+    let long = format!("{}.pkl", "é".repeat(30_000));
+    assert!(refused(&zip(&[(&long, vec![])])).len() < 1000);
     for name in ["x\0.npy", ""] {
         assert!(refused(&zip(&[(name, array("|u1", "(1,)", 1))])).contains("no name"));
     }

@@ -99,7 +99,8 @@ impl<'a> Entry<'a> {
     /// The member, where its local header says the same.
     fn member(&self, source: &Source, directory: &Directory) -> Result<Member, DatasetError> {
         let name = text(self.name);
-        let not_read = |what: &str, fix| Err(source.unsupported(self.at, format!("member {name:?} is {what}"), fix));
+        let not_read =
+            |what: &str, fix| Err(source.unsupported(self.at, format!("member {} is {what}", shown(&name)), fix));
         if self.flags & (ENCRYPTED | STRANGE) != 0 {
             return not_read("encrypted or patched", "write the archive without a password");
         }
@@ -110,7 +111,7 @@ impl<'a> Entry<'a> {
             };
             return not_read(&how, "write it with numpy.savez in place of numpy.savez_compressed");
         }
-        let wrong = |what: &str| source.malformed(self.at, format!("member {name:?} {what}"), REWRITE);
+        let wrong = |what: &str| source.malformed(self.at, format!("member {} {what}", shown(&name)), REWRITE);
         if self.compressed != self.len {
             return Err(wrong("is stored as it is, and yet has two lengths"));
         }
@@ -202,6 +203,15 @@ fn wide(extra: &mut Fields<'_, '_>, narrow: [u32; 3]) -> Result<[u64; 3], Datase
     Ok(wide)
 }
 
+/// A name in a message, which may be as long as a zip file allows.
+pub(super) fn shown(name: &str) -> String {
+    const MOST: usize = 100;
+    match name.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+        None => format!("{name:?}"),
+    }
+}
+
 fn check_overlaps(source: &Source, members: &[Member]) -> Result<(), DatasetError> {
     let mut by_place: Vec<&Member> = members.iter().collect();
     by_place.sort_unstable_by_key(|member| member.local);
@@ -209,7 +219,7 @@ fn check_overlaps(source: &Source, members: &[Member]) -> Result<(), DatasetErro
         if let [first, second] = pair
             && first.start + first.len > second.local
         {
-            let what = format!("members {:?} and {:?} overlap", first.name, second.name);
+            let what = format!("members {} and {} overlap", shown(&first.name), shown(&second.name));
             return Err(source.malformed(second.local, what, REWRITE));
         }
     }
