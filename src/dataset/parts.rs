@@ -1,12 +1,12 @@
 //! Files one after the other: the numbers of their samples go on from each to the next.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::error::DatasetError;
 use super::source::DataFile;
+use super::text::text;
 
 /// The files of a dataset, and how many samples lie in each.
 #[derive(Debug)]
@@ -70,19 +70,7 @@ impl Parts {
 
 /// The name of a file without its folder and its last extension, as text.
 pub(crate) fn stem(path: &Path) -> String {
-    text(path.file_stem().map(OsStr::as_bytes).unwrap_or_default())
-}
-
-/// A name as text: bytes that are none are shown as `\xNN`.
-pub(crate) fn text(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    }
-    text
+    text(path.file_stem().map(OsStr::as_bytes).unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ with zipfile.ZipFile("other.npz", "w") as archive:
     }
     for (name, advice) in [
         ("compressed", "numpy.savez in place of"),
-        ("ragged", "\"x\" has 5 rows and array \"y\" has 4"),
+        ("ragged", "array x has 5 rows and array y has 4"),
         ("scalar", "no dimensions"),
         ("empty", "no arrays"),
         ("objects", "never unpickled"),

@@ -18,6 +18,7 @@ use super::parallel::in_parallel;
 use super::parts::Parts;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+use super::text::in_message;
 
 /// Archives that `numpy.savez` writes (`.npz`): zip files of arrays, whose samples are the rows of all their arrays.
 ///
@@ -99,13 +100,13 @@ pub(crate) fn read_arrays(source: &Source) -> Result<Vec<Array>, DatasetError> {
     let mut seen = HashSet::with_capacity(members.len());
     for member in members {
         let Some(name) = member.name.strip_suffix(".npy") else {
-            let what = format!("member {} is no array", zip::shown(&member.name));
+            let what = format!("member {} is no array", in_message(member.name.as_bytes()));
             let fix = "leave it out; if this is a checkpoint of PyTorch's, save it as safetensors";
             return Err(source.unsupported(member.entry, what, fix));
         };
         let name: Arc<str> = name.into();
         if !seen.insert(Arc::clone(&name)) {
-            let what = format!("two members are called {}", zip::shown(&member.name));
+            let what = format!("two members are called {}", in_message(member.name.as_bytes()));
             return Err(source.malformed(member.entry, what, zip::REWRITE));
         }
         let place = Place { start: member.start, end: member.start + member.len };
@@ -121,7 +122,10 @@ fn fields_of(source: &Source, arrays: &[Array]) -> Result<(u64, Vec<TensorSpec>)
     for Array { header: Header { spec, data_offset, .. }, entry } in arrays {
         let row = spec.shape.row().map(|shape| TensorSpec { shape, ..spec.clone() });
         let (Some(&rows), Some(row)) = (spec.shape.first(), row) else {
-            let what = format!("array {} has no dimensions, and so no rows to be in samples", zip::shown(&spec.name));
+            let what = format!(
+                "array {} has no dimensions, and so no rows to be in samples",
+                in_message(spec.name.as_bytes())
+            );
             return Err(source.unsupported(*entry, what, "save numpy.atleast_1d(array), or leave it out"));
         };
         if row.bytes().is_none() {
@@ -132,8 +136,8 @@ fn fields_of(source: &Source, arrays: &[Array]) -> Result<(u64, Vec<TensorSpec>)
             Some((others, name)) if others != rows => {
                 let what = format!(
                     "array {} has {others} rows and array {} has {rows}",
-                    zip::shown(name),
-                    zip::shown(&spec.name)
+                    in_message(name.as_bytes()),
+                    in_message(spec.name.as_bytes())
                 );
                 return Err(source.unsupported(*entry, what, "save arrays of one first dimension"));
             }
@@ -159,14 +163,14 @@ fn matched(wanted: &[TensorSpec], fields: &[TensorSpec]) -> Result<Vec<usize>, S
             let other = &fields[place];
             Err(format!(
                 "the rows of its array {} are {} of {}, and not the {} of {}",
-                zip::shown(&field.name),
+                in_message(field.name.as_bytes()),
                 other.shape,
                 other.dtype,
                 field.shape,
                 field.dtype
             ))
         }
-        None => Err(format!("it has no array {}, unlike those", zip::shown(&field.name))),
+        None => Err(format!("it has no array {}, unlike those", in_message(field.name.as_bytes()))),
     };
     wanted.iter().map(place_of).collect()
 }

@@ -129,7 +129,7 @@ fn a_sample_has_a_row_of_each_array() {
 #[test]
 fn what_is_not_stored_as_it_is_is_refused_by_name() {
     let said = refused(&Zip { method: 8, ..two() });
-    assert!(said.contains("\"x.npy\"") && said.contains("savez_compressed"), "{said}");
+    assert!(said.contains("member x.npy is") && said.contains("savez_compressed"), "{said}");
     for flags in [1, 1 << 5, 1 << 6, 1 << 13] {
         assert!(refused(&Zip { flags, ..two() }).contains("encrypted"));
     }
@@ -185,7 +185,7 @@ fn members_may_not_overlap_nor_leave_the_archive() {
 #[test]
 fn arrays_share_their_first_dimension() {
     let said = refused(&zip(&[("x.npy", array("|u1", "(3,)", 3)), ("y.npy", array("|u1", "(4,)", 4))]));
-    assert!(said.contains("\"x\" has 3 rows") && said.contains("\"y\" has 4"), "{said}");
+    assert!(said.contains("array x has 3 rows") && said.contains("array y has 4"), "{said}");
     assert!(refused(&zip(&[("x.npy", array("<f4", "()", 4))])).contains("no dimensions"));
     assert!(refused(&zip(&[])).contains("no arrays"));
     // An array may not reach out of its member, nor end before it.

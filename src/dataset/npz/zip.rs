@@ -1,8 +1,8 @@
 //! The list of an archive's members, by PKWARE's APPNOTE 6.3: where each lies, told twice and compared.
 
 use super::super::error::DatasetError;
-use super::super::parts::text;
 use super::super::source::Source;
+use super::super::text::{in_message, text};
 use super::end::{self, Directory};
 use super::fields::Fields;
 
@@ -98,9 +98,10 @@ impl<'a> Entry<'a> {
 
     /// The member, where its local header says the same.
     fn member(&self, source: &Source, directory: &Directory) -> Result<Member, DatasetError> {
-        let name = text(self.name);
-        let not_read =
-            |what: &str, fix| Err(source.unsupported(self.at, format!("member {} is {what}", shown(&name)), fix));
+        let name = text(self.name).into_owned();
+        let not_read = |what: &str, fix| {
+            Err(source.unsupported(self.at, format!("member {} is {what}", in_message(name.as_bytes())), fix))
+        };
         if self.flags & (ENCRYPTED | STRANGE) != 0 {
             return not_read("encrypted or patched", "write the archive without a password");
         }
@@ -111,7 +112,8 @@ impl<'a> Entry<'a> {
             };
             return not_read(&how, "write it with numpy.savez in place of numpy.savez_compressed");
         }
-        let wrong = |what: &str| source.malformed(self.at, format!("member {} {what}", shown(&name)), REWRITE);
+        let wrong =
+            |what: &str| source.malformed(self.at, format!("member {} {what}", in_message(name.as_bytes())), REWRITE);
         if self.compressed != self.len {
             return Err(wrong("is stored as it is, and yet has two lengths"));
         }
@@ -203,15 +205,6 @@ fn wide(extra: &mut Fields<'_, '_>, narrow: [u32; 3]) -> Result<[u64; 3], Datase
     Ok(wide)
 }
 
-/// A name in a message, which may be as long as a zip file allows.
-pub(super) fn shown(name: &str) -> String {
-    const MOST: usize = 100;
-    match name.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{:?}…", &name[..end]),
-        None => format!("{name:?}"),
-    }
-}
-
 fn check_overlaps(source: &Source, members: &[Member]) -> Result<(), DatasetError> {
     let mut by_place: Vec<&Member> = members.iter().collect();
     by_place.sort_unstable_by_key(|member| member.local);
@@ -219,7 +212,11 @@ fn check_overlaps(source: &Source, members: &[Member]) -> Result<(), DatasetErro
         if let [first, second] = pair
             && first.start + first.len > second.local
         {
-            let what = format!("members {} and {} overlap", shown(&first.name), shown(&second.name));
+            let what = format!(
+                "members {} and {} overlap",
+                in_message(first.name.as_bytes()),
+                in_message(second.name.as_bytes())
+            );
             return Err(source.malformed(second.local, what, REWRITE));
         }
     }
