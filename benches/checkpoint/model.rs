@@ -98,7 +98,7 @@ fn write_file(path: &Path, number: u64, shapes: &[Vec<u64>]) -> std::io::Result<
         header.insert(format!("model.files.{number}.tensors.{i}.weight"), tensor);
     }
     let mut header = Value::Object(header).to_string();
-    while header.len() % 8 != 0 {
+    while !header.len().is_multiple_of(8) {
         header.push(' ');
     }
     let mut file = std::io::BufWriter::with_capacity(1 << 20, File::create(path)?);
