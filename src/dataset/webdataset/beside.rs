@@ -54,9 +54,12 @@ fn read(archive: &Source, path: &Path) -> Result<Option<Shard>, DatasetError> {
         }
         opened => opened?,
     };
-    // It is written to no more once it has its name, and is as long as what it holds.
-    let bytes = index.read_vec(0, index.len(), "the index")?;
     let refused = |what: String| index.malformed(0, what, "it can be deleted");
+    // An index says less of each member than its header does, and repeats names that the archive has.
+    if index.len() > archive.len().saturating_add(4096) {
+        return Err(refused(format!("it has {} bytes, more than its archive", index.len())));
+    }
+    let bytes = index.read_vec(0, index.len(), "the index")?;
     let (probe, shard) = format::parse(&bytes).map_err(|what| refused(what.into()))?;
     probe.check(archive).map_err(|what| {
         refused(format!("it is not the index of what {} holds now: {what}", archive.path().display()))

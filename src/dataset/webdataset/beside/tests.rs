@@ -115,6 +115,7 @@ fn what_is_no_index_is_made_again_with_one_warning() {
     other_version[15] = 2;
     for (bytes, said) in [
         (vec![], "it is no index of an archive"),
+        ([&good[..], &vec![0; 1 << 20]].concat(), "more than its archive"),
         (b"notes".to_vec(), "it is no index of an archive"),
         (other_version, "another version"),
         (good[..good.len() - 1].to_vec(), "its checksum is wrong"),
