@@ -110,7 +110,7 @@ fn resolve(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<(Format,
     let files = expand::files(paths, options)?;
     let format = kind::of(&files, options)?;
     options.check(format, first(&files))?;
-    if let Some(index) = files.iter().find(|file| safetensors::is_index(file))
+    if let Some(index) = files.iter().find(|file| super::safetensors::is_index(file))
         && files.len() > 1
     {
         let what = "it is the index of a whole model, and other files are given beside it";
