@@ -1,7 +1,9 @@
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use super::text::text;
 use crate::storage::{Change, OpenFault};
 
 /// A dataset that cannot be opened, or a sample that cannot be found.
@@ -111,7 +113,7 @@ impl DatasetError {
 impl fmt::Display for DatasetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.as_os_str().is_empty() {
-            write!(f, "{}", self.path.display())?;
+            f.write_str(&text(self.path.as_os_str().as_bytes()))?;
             if let Some(offset) = self.offset {
                 write!(f, " at {offset}")?;
             }

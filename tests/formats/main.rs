@@ -13,4 +13,5 @@ mod records;
 mod tar;
 mod tfrecord;
 mod tokens;
+mod told;
 mod webdataset;

@@ -6,15 +6,15 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use forebay::dataset::{Dataset, DatasetError, DatasetFault, Format, OpenOptions, open, open_stored};
+use forebay::dataset::{Dataset, DatasetError, DatasetFault, Format, OpenOptions, open};
 
 /// A safetensors file of one tensor `x`, whose rows are these bytes.
-fn safetensors(rows: &[u8]) -> Vec<u8> {
+pub fn safetensors(rows: &[u8]) -> Vec<u8> {
     let header = format!(r#"{{"x":{{"dtype":"U8","shape":[{0},1],"data_offsets":[0,{0}]}}}}"#, rows.len());
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), rows].concat()
 }
 
-fn write(folder: &Path, name: impl AsRef<OsStr>, bytes: impl AsRef<[u8]>) -> PathBuf {
+pub fn write(folder: &Path, name: impl AsRef<OsStr>, bytes: impl AsRef<[u8]>) -> PathBuf {
     let path = folder.join(name.as_ref());
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, bytes).unwrap();
@@ -26,11 +26,11 @@ fn names(dataset: &dyn Dataset) -> Vec<String> {
     dataset.files().iter().map(|file| name(file.path())).collect()
 }
 
-fn opened(paths: &[impl AsRef<Path>]) -> Box<dyn Dataset> {
+pub fn opened(paths: &[impl AsRef<Path>]) -> Box<dyn Dataset> {
     open(paths, &OpenOptions::new()).unwrap()
 }
 
-fn refused(paths: &[impl AsRef<Path>], options: &OpenOptions) -> DatasetError {
+pub fn refused(paths: &[impl AsRef<Path>], options: &OpenOptions) -> DatasetError {
     let begun = Instant::now();
     let error = open(paths, options).unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(1), "{error} after {:?}", begun.elapsed());
@@ -38,7 +38,7 @@ fn refused(paths: &[impl AsRef<Path>], options: &OpenOptions) -> DatasetError {
 }
 
 /// That it is refused, in words that hold all of these.
-fn refused_with(paths: &[impl AsRef<Path>], options: &OpenOptions, words: &[&str]) {
+pub fn refused_with(paths: &[impl AsRef<Path>], options: &OpenOptions, words: &[&str]) {
     let error = refused(paths, options).to_string();
     assert!(words.iter().all(|word| error.contains(word)), "{error}\nlacks one of {words:?}");
     assert!(error.contains("; "), "{error}: says no remedy");
@@ -145,6 +145,8 @@ fn a_folder_with_a_models_index_is_read_through_it() {
         let dataset = opened(&[path]);
         assert_eq!((names(&dataset), dataset.len()), (vec!["m-1.safetensors".to_owned()], 3));
     }
+    let beside = [index.clone(), folder.path().join("stray.safetensors")];
+    refused_with(&beside, &OpenOptions::new(), &["m.safetensors.index.json", "whole model", "alone"]);
     fs::remove_file(folder.path().join("m-1.safetensors")).unwrap();
     refused_with(&[folder.path()], &OpenOptions::new(), &["m-1.safetensors"]);
     write(folder.path(), "n.safetensors.index.json", "anything");
@@ -203,135 +205,10 @@ fn names_that_are_no_text_work_everywhere() {
         assert_eq!(dataset.len(), 2);
         assert_eq!(dataset.files()[1].path().as_os_str().as_bytes().last_chunk(), Some(b"\xe4-1.safetensors"));
     }
-}
-
-#[test]
-fn content_tells_the_format_and_names_only_what_content_does_not() {
-    let folder = crate::common::folder();
-    let misnamed = write(folder.path(), "weights.npy", safetensors(b"abc"));
-    let unnamed = write(folder.path(), "weights", safetensors(b"abc"));
-    let raw = write(folder.path(), "weights.bin", safetensors(b"abc"));
-    for path in [&misnamed, &unnamed, &raw] {
-        assert_eq!(open_stored(&[path], &OpenOptions::new()).unwrap().format, Format::Safetensors);
-    }
-    assert_eq!(opened(&[misnamed, unnamed, raw]).len(), 9);
-    // By its name alone it should be one: then what is wrong with it is for the format to say.
-    let broken = write(folder.path(), "broken.safetensors", b"\x00\x00\x00\x00\x00\x00\x00\x80{}");
-    assert_eq!(refused(&[broken], &OpenOptions::new()).offset, Some(0));
-}
-
-#[test]
-fn a_forced_format_judges_the_file_by_its_own_rules() {
-    let folder = crate::common::folder();
-    let gzip = write(folder.path(), "x.npy", b"\x1f\x8b\x08\x00 and so on");
-    let error = refused(&[&gzip], &OpenOptions::new().format(Format::Safetensors));
-    assert!(matches!(error.fault, DatasetFault::Malformed { .. } | DatasetFault::Truncated { .. }), "{error}");
-    for format in [Format::Parquet, Format::Arrow] {
-        let error = refused(&[&gzip], &OpenOptions::new().format(format));
-        assert!(matches!(error.fault, DatasetFault::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains(format.name()), "{error}");
-    }
-}
-
-#[test]
-fn files_of_known_other_kinds_are_refused_by_what_they_are() {
-    let zip = |name: &str| {
-        let mut local = b"PK\x03\x04".to_vec();
-        local.extend([0; 22]);
-        local.extend((name.len() as u16).to_le_bytes());
-        local.extend([0; 2]);
-        [&local, name.as_bytes(), &[0; 500]].concat()
-    };
-    let cases: [(&[u8], &[&str]); 15] = [
-        (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", &["gzip", "decompress"]),
-        (b"\x28\xb5\x2f\xfd\x04", &["zstd", "decompress"]),
-        (b"\xfd7zXZ\0\0", &["xz"]),
-        (b"BZh91AY&SY", &["bzip2"]),
-        (b"\x04\x22\x4d\x18d", &["lz4"]),
-        (b"\x89HDF\r\n\x1a\n\0", &["HDF5"]),
-        (b"GGUF\x03\0\0\0", &["GGUF"]),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 12\n", &["Git LFS", "git lfs pull"]),
-        (b"<!DOCTYPE html><html>", &["web page"]),
-        (b"<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>", &["XML"]),
-        (b"PAR1\x15\x04\x15", &["parquet"]),
-        (b"ARROW1\0\0\xff\xff\xff\xff", &["arrow"]),
-        (b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", &["PyTorch", "safetensors"]),
-        (&zip("archive/data.pkl"), &["PyTorch", "safetensors"]),
-        (&zip("word/document.xml"), &["zip"]),
-    ];
-    let folder = crate::common::folder();
-    for (bytes, words) in cases {
-        for name in ["x.bin", "x.safetensors", "x"] {
-            let path = write(folder.path(), name, bytes);
-            let error = refused(&[&path], &OpenOptions::new().seq_len(4));
-            // What only tokens have does not fit Parquet either, and that may be said first.
-            let error = match error.fault {
-                DatasetFault::Setting { .. } => refused(&[&path], &OpenOptions::new()),
-                _ => error,
-            };
-            assert!(matches!(error.fault, DatasetFault::Unsupported { .. }), "{error}");
-            let error = error.to_string();
-            assert!(words.iter().all(|word| error.contains(word)), "{error}\nlacks one of {words:?}");
-        }
-    }
-    let pickle = write(folder.path(), "x.pt", b"anything");
-    refused_with(&[pickle], &OpenOptions::new(), &["pickle", "safetensors"]);
-}
-
-#[test]
-fn what_nothing_tells_is_refused_with_what_would() {
-    let folder = crate::common::folder();
-    for name in ["x", "x.bin", "x.txt"] {
-        for bytes in [&b""[..], b"anything at all", &[0; 4096]] {
-            let path = write(folder.path(), name, bytes);
-            refused_with(&[&path], &OpenOptions::new(), &[name, "--format", "--record-bytes", "--seq-len"]);
-            let both = OpenOptions::new().record_bytes(4).seq_len(4);
-            refused_with(&[&path], &both, &["both"]);
-        }
-    }
-    refused_with(&[] as &[&Path], &OpenOptions::new(), &["no files"]);
-    refused_with(&[""], &OpenOptions::new(), &["empty"]);
-}
-
-#[test]
-fn settings_of_no_use_are_not_ignored() {
-    let folder = crate::common::folder();
-    let path = write(folder.path(), "a.safetensors", safetensors(b"a"));
-    let cases = [
-        (OpenOptions::new().record_bytes(4), "record_bytes"),
-        (OpenOptions::new().dtype(forebay::dataset::DType::U16), "dtype"),
-        (OpenOptions::new().seq_len(4), "seq_len"),
-        (OpenOptions::new().stride(4), "stride"),
-        (OpenOptions::new().documents(true), "documents"),
-        (OpenOptions::new().skip_corrupt(true), "skip_corrupt"),
-        (OpenOptions::new().format(Format::Tokens).documents(true).seq_len(4), "at once"),
-    ];
-    for (options, word) in cases {
-        let error = refused(&[&path], &options);
-        assert!(matches!(error.fault, DatasetFault::Setting { .. }), "{error}");
-        assert!(error.to_string().contains(word), "{error}");
-    }
-    assert!(open(&[&path], &OpenOptions::new().keep_index(true).documents(false)).is_ok());
-}
-
-#[test]
-fn files_of_two_formats_are_refused_by_both_their_names() {
-    let folder = crate::common::folder();
-    let a = write(folder.path(), "a.safetensors", safetensors(b"a"));
-    let b = write(folder.path(), "b.npy", b"\x93NUMPY\x01\0");
-    refused_with(&[&a, &a, &b], &OpenOptions::new(), &["a.safetensors", "b.npy", "is npy", "is safetensors"]);
-}
-
-#[test]
-fn a_model_is_no_dataset_but_its_tensors_are_listed() {
-    let header =
-        r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[3],"data_offsets":[2,5]}}"#;
-    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), b"12345"].concat();
-    let folder = crate::common::folder();
-    let path = write(folder.path(), "model.safetensors", file);
-    refused_with(&[&path], &OpenOptions::new(), &["model.safetensors"]);
-    let stored = open_stored(&[&path], &OpenOptions::new()).unwrap();
-    assert_eq!((stored.samples, stored.dataset.stored().count()), (None, 2));
+    fs::write(inner.join(OsStr::from_bytes(b"\xe4-1.safetensors")), b"short").unwrap();
+    refused_with(&[&inner], &OpenOptions::new(), &[r"\xff\xfe/\xe4-1.safetensors"]);
+    write(&inner, OsStr::from_bytes(b"\xe5.npy"), b"");
+    refused_with(&[&inner], &OpenOptions::new(), &[r"\xe5.npy"]);
 }
 
 #[test]

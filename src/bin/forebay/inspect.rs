@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use forebay::dataset::{DataFile, Dataset, Shape, Stored, StoredTensor, open_stored};
+use forebay::dataset::{DataFile, Dataset, Format, Shape, Stored, StoredTensor, open_stored};
 use serde::Serialize;
 
 use crate::args::{self, Common};
@@ -122,6 +122,7 @@ impl Summary {
         let counted = |number: u64, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
         let samples = match self.samples {
             Some(samples) => counted(samples, "sample"),
+            None if self.format == Format::Tokens.name() => "no samples without --seq-len".to_owned(),
             None => "no samples, since the tensors share no first dimension".to_owned(),
         };
         let (tensors, files) = (counted(self.tensors, "tensor"), counted(self.files, "file"));

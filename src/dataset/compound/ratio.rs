@@ -117,6 +117,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         /// Numbers written with six digits behind the point are those numbers.
         #[test]
         fn shares_of_a_million_come_back(parts in prop::collection::vec(1_u32..100_000, 1..10)) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::format::Format;
 use super::names::{self, Kind, Named};
 use super::options::OpenOptions;
+use crate::dataset::text::in_message;
 use crate::dataset::{DatasetError, DatasetFault};
 
 /// The files that are read for a folder: not those in folders inside it, not hidden ones, and not those whose names are
@@ -139,5 +140,5 @@ fn no_data(folder: &Path, listed: &[PathBuf], named: &[(&PathBuf, Named)], optio
 }
 
 fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().display().to_string()
+    in_message(path.file_name().unwrap_or_default().as_bytes())
 }

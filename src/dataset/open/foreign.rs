@@ -61,7 +61,7 @@ pub(super) fn of_name(name: &[u8]) -> Option<Foreign> {
 }
 
 fn of_zip(head: &[u8]) -> Option<Foreign> {
-    let name = first_member(head)?;
+    let name = first_member(head).filter(|name| !name.ends_with(b".npy"))?;
     let torch: [&[u8]; 4] = [b"/data.pkl", b"/byteorder", b"/version", b"/.format_version"];
     Some(match torch.iter().any(|member| name.ends_with(member)) {
         true => Foreign { what: "it is a PyTorch file, a pickle in a zip archive", fix: TORCH },
@@ -69,10 +69,9 @@ fn of_zip(head: &[u8]) -> Option<Foreign> {
     })
 }
 
-/// The name of the first member of a zip archive, or as much of it as is there.
-pub(super) fn first_member(head: &[u8]) -> Option<&[u8]> {
+/// The name of the first member of a zip archive, where all of it is there.
+fn first_member(head: &[u8]) -> Option<&[u8]> {
     let rest = head.strip_prefix(b"PK\x03\x04")?;
     let len = rest.get(22..24)?.first_chunk().map(|len| usize::from(u16::from_le_bytes(*len)))?;
-    let name = rest.get(26..)?;
-    Some(&name[..len.min(name.len())])
+    rest.get(26..)?.get(..len)
 }

@@ -10,6 +10,7 @@ use super::names::{self, Kind, Named};
 use super::options::OpenOptions;
 use super::sniff::{self, Content};
 use crate::dataset::source::Source;
+use crate::dataset::text::text;
 use crate::dataset::{DatasetError, safetensors};
 
 /// The format of all of these files.
@@ -27,7 +28,7 @@ pub(super) fn of(files: &[PathBuf], options: &OpenOptions) -> Result<Format, Dat
         }
         let other_format = of_file(other, options)?;
         if other_format != format {
-            let what = format!("it is {other_format}, and {} is {format}", first.display());
+            let what = format!("it is {other_format}, and {} is {format}", text(first.as_os_str().as_bytes()));
             return Err(DatasetError::setting(other, what, "give files of one format, or concatenate datasets"));
         }
     }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub use format::{Format, UnknownFormat};
 pub use options::OpenOptions;
 
-use super::{Dataset, DatasetError, Safetensors};
+use super::{Dataset, DatasetError, Megatron, Npy, Npz, Records, Safetensors, Split, TfRecord, Tokens, WebDataset};
 
 /// Opens the dataset in these files, one after the other.
 ///
@@ -34,16 +34,37 @@ use super::{Dataset, DatasetError, Safetensors};
 ///
 /// What a file is tells its content, else its name, unless [`OpenOptions::format`] does: then nothing is guessed, and a
 /// file that breaks the format's rules is that format's error. Files without a header are records where
-/// [`OpenOptions::record_bytes`] is given, and tokens where [`OpenOptions::seq_len`] is.
+/// [`OpenOptions::record_bytes`] is given, and tokens where [`OpenOptions::seq_len`] is. Those with a Megatron index beside
+/// them are read by it: as documents, unless windows are asked for.
 ///
 /// # Errors
 /// [`DatasetError`] where a path is not there, a file is not sound, is of a kind that is not read or of none that can be
 /// told, tensors make no samples, or a setting is missing or of no use to the format.
 pub fn open(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<Box<dyn Dataset>, DatasetError> {
     let (format, files) = resolve(paths, options)?;
+    open_as(format, &files, options)
+}
+
+fn open_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn Dataset>, DatasetError> {
     match format {
-        Format::Safetensors => Ok(Box::new(Safetensors::open(&files)?.check_samples()?)),
-        format => open_as(format, &files, options),
+        Format::Safetensors => Ok(Box::new(Safetensors::open(files)?.check_samples()?)),
+        Format::Npy => Ok(Box::new(Npy::open(files)?)),
+        Format::Npz => Ok(Box::new(Npz::open(files)?)),
+        Format::Records => Ok(Box::new(Records::open(files, options.record(first(files))?)?)),
+        Format::Tokens => {
+            let Some(split) = options.split() else {
+                let what = "it holds tokens, and how many of them are a sample is not said";
+                return Err(DatasetError::setting(first(files), what, "give seq_len (--seq-len)"));
+            };
+            Ok(Box::new(Tokens::open(files, options.dtype, split)?))
+        }
+        Format::Megatron => Ok(Box::new(Megatron::open(files, options.split().unwrap_or(Split::Documents))?)),
+        Format::WebDataset => Ok(Box::new(WebDataset::open(files, options.tar_index())?)),
+        Format::TfRecord => Ok(Box::new(TfRecord::open(files, options.corrupt())?)),
+        Format::Parquet | Format::Arrow => {
+            let what = format!("it is {format}, which is not read yet");
+            Err(DatasetError::unsupported(first(files), None, what, "write it as safetensors or npy"))
+        }
     }
 }
 
@@ -55,44 +76,49 @@ pub struct Stored {
     pub format: Format,
     /// The files, and the tensors in them as [`Dataset::stored`] tells.
     pub dataset: Box<dyn Dataset>,
-    /// How many samples they make; `None` where they make none, as the tensors of most models: they share no first
-    /// dimension.
+    /// How many samples they make; `None` where they make none: the tensors of most models, which share no first
+    /// dimension, and tokens of which [`OpenOptions::seq_len`] does not say how many are one.
     pub samples: Option<u64>,
 }
 
-/// Opens files for what is stored in them: as [`open`], but tensors that make no samples are no error.
+/// Opens files for what is stored in them: as [`open`], but tensors and tokens that make no samples are no error.
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_stored(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<Stored, DatasetError> {
     let (format, files) = resolve(paths, options)?;
-    match format {
+    let (dataset, samples): (Box<dyn Dataset>, _) = match format {
         Format::Safetensors => {
             let tensors = Safetensors::open(&files)?;
             let samples = tensors.has_samples().then(|| tensors.len());
-            Ok(Stored { format, dataset: Box::new(tensors), samples })
+            (Box::new(tensors), samples)
+        }
+        // Of any split the tokens are the same.
+        Format::Tokens if options.split().is_none() => {
+            (Box::new(Tokens::open(&files, options.dtype, Split::windows(1))?), None)
         }
         format => {
             let dataset = open_as(format, &files, options)?;
-            Ok(Stored { format, samples: Some(dataset.len()), dataset })
+            let samples = Some(dataset.len());
+            (dataset, samples)
         }
-    }
+    };
+    Ok(Stored { format, dataset, samples })
 }
 
 fn resolve(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<(Format, Vec<PathBuf>), DatasetError> {
     let files = expand::files(paths, options)?;
     let format = kind::of(&files, options)?;
-    options.check(format, files.first().map_or(Path::new(""), PathBuf::as_path))?;
+    options.check(format, first(&files))?;
+    if let Some(index) = files.iter().find(|file| super::safetensors::is_index(file))
+        && files.len() > 1
+    {
+        let what = "it is the index of a whole model, and other files are given beside it";
+        return Err(DatasetError::setting(index, what, "give it alone, or concatenate datasets"));
+    }
     Ok((format, files))
 }
 
-fn open_as(format: Format, files: &[PathBuf], _options: &OpenOptions) -> Result<Box<dyn Dataset>, DatasetError> {
-    let first = files.first().map_or(Path::new(""), PathBuf::as_path);
-    match format {
-        Format::Safetensors => Ok(Box::new(Safetensors::open(files)?)),
-        format => {
-            let what = format!("it is {format}, which is not read yet");
-            Err(DatasetError::unsupported(first, None, what, "write it as safetensors or npy"))
-        }
-    }
+fn first(files: &[PathBuf]) -> &Path {
+    files.first().map_or(Path::new(""), PathBuf::as_path)
 }

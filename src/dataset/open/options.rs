@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::format::Format;
-use crate::dataset::{DType, DatasetError};
+use crate::dataset::{Corrupt, DType, DatasetError, Split, TarIndex, TensorSpec};
 
 /// How files are to be read, where that does not follow from the files.
 ///
@@ -79,6 +79,41 @@ impl OpenOptions {
         self
     }
 
+    /// What a sample of tokens is; `None` where that is not said.
+    pub(super) fn split(&self) -> Option<Split> {
+        match (self.documents, self.seq_len) {
+            (true, _) => Some(Split::Documents),
+            (false, Some(seq_len)) => Some(Split::Windows { seq_len, stride: self.stride.unwrap_or(seq_len) }),
+            (false, None) => None,
+        }
+    }
+
+    /// What a record is: elements of one type that fill its bytes.
+    pub(super) fn record(&self, path: &Path) -> Result<TensorSpec, DatasetError> {
+        let Some(bytes) = self.record_bytes else {
+            let what = "it holds records, and how long they are is not said";
+            return Err(DatasetError::setting(path, what, "give record_bytes (--record-bytes)"));
+        };
+        let dtype = self.dtype.unwrap_or(DType::U8);
+        let bits = u128::from(bytes) * 8;
+        let elements = u64::try_from(bits / u128::from(dtype.bits())).ok();
+        match elements.filter(|_| bits.is_multiple_of(u128::from(dtype.bits()))) {
+            Some(elements) => Ok(TensorSpec::new("record", dtype, [elements])),
+            None => {
+                let what = format!("a record of {bytes} bytes is no whole number of {dtype}");
+                Err(DatasetError::setting(path, what, "give another record_bytes or dtype"))
+            }
+        }
+    }
+
+    pub(super) fn tar_index(&self) -> TarIndex {
+        if self.keep_index { TarIndex::Beside } else { TarIndex::Memory }
+    }
+
+    pub(super) fn corrupt(&self) -> Corrupt {
+        if self.skip_corrupt { Corrupt::Skip } else { Corrupt::Refuse }
+    }
+
     /// Whether anything is set that only tokens have.
     pub(super) fn splits_tokens(&self) -> bool {
         self.seq_len.is_some() || self.documents
@@ -100,6 +135,9 @@ impl OpenOptions {
                 let what = format!("{name} is for {those}, and this is read as {format}");
                 return Err(DatasetError::setting(path, what, "leave it out, or force the format"));
             }
+        }
+        if self.stride.is_some() && self.seq_len.is_none() {
+            return Err(DatasetError::setting(path, "stride is for windows, and none are asked for", "give seq_len"));
         }
         if self.documents && (self.seq_len.is_some() || self.stride.is_some()) {
             let what = "samples cannot be documents and windows (seq_len, stride) at once";

@@ -2,6 +2,7 @@
 
 use super::foreign::{self, Foreign};
 use super::format::Format;
+use crate::dataset::{TfRecord, WebDataset, megatron, npy, npz, safetensors, tokens};
 
 /// As much of the file as is looked at: a tar header.
 pub(super) const HEAD: usize = 512;
@@ -21,17 +22,16 @@ type IsIt = fn(&[u8], u64) -> bool;
 /// By chance, bytes that mean nothing pass for one of these
 /// once in 2^32 files or less.
 const TESTS: [(Format, IsIt); 9] = [
-    (Format::Npy, |head, _| head.starts_with(b"\x93NUMPY")),
-    (Format::Npz, |head, _| {
-        foreign::first_member(head).is_some_and(|name| name.ends_with(b".npy")) || is_empty_zip(head)
-    }),
-    (Format::Megatron, |head, _| head.starts_with(b"MMIDIDX\0\0")),
+    (Format::Npy, |head, _| npy::looks_like(head)),
+    // Zip archives hold other things more often.
+    (Format::Npz, |head, _| npz::looks_like(head) && foreign::of(head).is_none()),
+    (Format::Megatron, |head, _| megatron::looks_like(head)),
     (Format::Parquet, |head, _| head.starts_with(b"PAR1")),
     (Format::Arrow, |head, _| head.starts_with(b"ARROW1\0\0")),
-    (Format::WebDataset, |head, _| is_tar(head)),
-    (Format::TfRecord, |head, _| is_tfrecord(head)),
-    (Format::Safetensors, crate::dataset::safetensors::looks_like),
-    (Format::Tokens, |head, _| is_llm_c(head)),
+    (Format::WebDataset, |head, _| WebDataset::looks_like(head)),
+    (Format::TfRecord, |head, _| TfRecord::looks_like(head)),
+    (Format::Safetensors, safetensors::looks_like),
+    (Format::Tokens, |head, _| tokens::looks_like(head)),
 ];
 
 pub(super) fn content(head: &[u8], len: u64) -> Content {
@@ -39,36 +39,6 @@ pub(super) fn content(head: &[u8], len: u64) -> Content {
         Some((format, _)) => Content::Format(*format),
         None => foreign::of(head).map_or(Content::Unknown, Content::Foreign),
     }
-}
-
-/// A zip archive that ends where it begins, as numpy saves no arrays.
-fn is_empty_zip(head: &[u8]) -> bool {
-    head.starts_with(b"PK\x05\x06")
-}
-
-/// Its header's checksum is right: the sum of its bytes, with blanks in place of itself.
-fn is_tar(head: &[u8]) -> bool {
-    let Some(header) = head.first_chunk::<512>() else { return false };
-    let (said, _) = header[148..156].split_at(7);
-    let digits = said.iter().copied().skip_while(|byte| *byte == b' ').take_while(|byte| (b'0'..=b'7').contains(byte));
-    let said = digits.fold(0_u64, |number, digit| number * 8 + u64::from(digit - b'0'));
-    let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
-    let own: u64 = header[148..156].iter().map(|byte| u64::from(*byte)).sum();
-    header[0] != 0 && said == sum - own + 8 * u64::from(b' ')
-}
-
-/// The checksum of the first record's length is right.
-fn is_tfrecord(head: &[u8]) -> bool {
-    let (Some(length), Some(masked)) = (head.get(..8), head.get(8..12)) else { return false };
-    let sum = crc32c::crc32c(length);
-    masked == (sum.rotate_right(15).wrapping_add(0xa282_ead8)).to_le_bytes()
-}
-
-/// The header of llm.c's tokens: a number for each of its vocabularies, then the version.
-fn is_llm_c(head: &[u8]) -> bool {
-    [20_240_520_u32, 20_240_801]
-        .iter()
-        .any(|magic| head.starts_with(&[magic.to_le_bytes(), 1_u32.to_le_bytes()].concat()))
 }
 
 #[cfg(test)]

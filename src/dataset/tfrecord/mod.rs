@@ -72,7 +72,6 @@ impl TfRecord {
     }
 
     /// Whether a file that begins so holds such records: the checksum of the first length is right.
-    #[allow(dead_code, reason = "for the opener, which tells formats by content")]
     pub(crate) fn looks_like(head: &[u8]) -> bool {
         head.first_chunk().is_some_and(|head| frame::length(head).is_some())
     }

@@ -88,7 +88,6 @@ impl WebDataset {
     }
 
     /// Whether a file that begins so is a tar archive.
-    #[allow(dead_code, reason = "for the opener, which tells formats by content")]
     pub(crate) fn looks_like(head: &[u8]) -> bool {
         tar::looks_like(head)
     }
