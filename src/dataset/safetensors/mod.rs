@@ -4,6 +4,7 @@
 mod diagnosis;
 mod header;
 mod index;
+mod listing;
 mod rows;
 
 use std::collections::HashMap;
