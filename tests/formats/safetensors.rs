@@ -1,4 +1,5 @@
 //! Safetensors files: accepted and refused as the safetensors crate does it, and said better.
+mod index;
 mod limits;
 mod mutations;
 mod python;

@@ -7,9 +7,10 @@ mod index;
 mod listing;
 mod rows;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
 
 use self::rows::Rows;
 use super::error::DatasetError;
@@ -33,6 +34,8 @@ pub struct Safetensors {
     rows: Result<Rows, DatasetError>,
     /// Whether names occur in several files.
     is_sharded: bool,
+    /// Of an index, a sum of the tensors that it names and where it says they are.
+    map: Option<u64>,
 }
 
 impl Safetensors {
@@ -63,7 +66,7 @@ impl Safetensors {
             false => vec![&it.tensors[..]],
         };
         let rows = Rows::new(&it.files, &groups);
-        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded })
+        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded, map: None })
     }
 
     fn open_index(path: &Path) -> Result<Self, DatasetError> {
@@ -78,15 +81,16 @@ impl Safetensors {
             let before = it.tensors.len();
             it.add(header, file, wanted)?;
             if it.tensors.len() - before < names.len() {
-                let lacks = |name: &&String| !it.tensors[before..].iter().any(|tensor| *tensor.spec.name == ***name);
-                let lacking = names.iter().find(lacks).map_or("", String::as_str);
+                let there: HashSet<&str> = it.tensors[before..].iter().map(|tensor| &*tensor.spec.name).collect();
+                let lacking = names.iter().find(|name| !there.contains(name.as_str())).map_or("", String::as_str);
                 let what = format!("tensor {lacking:?}, which {} says is here, is not", path.display());
                 let file = it.files.last().map_or(path, DataFile::path);
                 return Err(DatasetError::malformed(file, None, what, "get both files again"));
             }
         }
         let rows = Rows::new(&it.files, &[&it.tensors]);
-        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded: false })
+        let map = Some(sum_of(&it.tensors));
+        Ok(Self { rows, files: it.files, tensors: it.tensors, is_sharded: false, map })
     }
 
     /// The tensors, by file and offset.
@@ -109,6 +113,17 @@ impl Safetensors {
             Err(why_not) => Err(why_not),
         }
     }
+}
+
+/// Which tensors, of which files, in order.
+fn sum_of(tensors: &[StoredTensor]) -> u64 {
+    let mut sum = Xxh3::new();
+    for StoredTensor { spec, range } in tensors {
+        sum.update(&range.file.to_le_bytes());
+        sum.update(&(spec.name.len() as u64).to_le_bytes());
+        sum.update(spec.name.as_bytes());
+    }
+    sum.digest()
 }
 
 /// Whether it is named as the index of a model is.
@@ -144,8 +159,8 @@ impl Contents {
     }
 
     fn has_a_name_twice(&self) -> bool {
-        let mut names = HashMap::with_capacity(self.tensors.len());
-        self.tensors.iter().any(|tensor| names.insert(Arc::clone(&tensor.spec.name), ()).is_some())
+        let mut names: HashSet<&str> = HashSet::with_capacity(self.tensors.len());
+        self.tensors.iter().any(|tensor| !names.insert(&tensor.spec.name))
     }
 
     fn by_file(&self) -> Vec<&[StoredTensor]> {
@@ -171,7 +186,8 @@ impl Dataset for Safetensors {
     }
 
     fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::new("safetensors", "", self.len(), &self.files)
+        let settings = self.map.map_or(String::new(), |sum| format!("index {sum:016x}"));
+        Fingerprint::new("safetensors", settings, self.len(), &self.files)
     }
 
     fn stored(&self) -> StoredTensors<'_> {
