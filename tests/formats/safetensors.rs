@@ -3,6 +3,7 @@ mod index;
 mod limits;
 mod mutations;
 mod python;
+mod rows;
 mod verdicts;
 
 use std::path::{Path, PathBuf};
