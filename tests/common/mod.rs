@@ -14,6 +14,7 @@ pub mod python;
 pub mod reader;
 pub mod seccomp;
 pub mod watchdog;
+pub mod weights;
 
 /// Why a test cannot run here. It is printed, never swallowed: a test that skips in silence looks like one that passed.
 #[derive(Debug, Clone)]

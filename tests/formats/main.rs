@@ -10,6 +10,7 @@ mod npy;
 mod npz;
 mod open;
 mod records;
+mod safetensors;
 mod tar;
 mod tfrecord;
 mod tokens;

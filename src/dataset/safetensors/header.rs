@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use safetensors::tensor::Metadata;
 
 use super::diagnosis;
+use super::listing::Listing;
 use crate::dataset::dtype::DType;
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::shape::Shape;
@@ -17,6 +18,8 @@ pub(crate) const HEADER_CAP: u64 = 100_000_000;
 
 /// Bytes of the length in front.
 const LENGTH: u64 = 8;
+
+const FIX: &str = "get the file again, or write it anew";
 
 /// What a file holds, in the order of its data.
 #[derive(Debug)]
@@ -30,20 +33,39 @@ pub(crate) struct Header {
 pub(crate) fn looks_like(head: &[u8], file_len: u64) -> bool {
     let Some((length, json)) = head.split_first_chunk::<8>() else { return false };
     let length = u64::from_le_bytes(*length);
-    json.first() == Some(&b'{') && (2..=HEADER_CAP).contains(&length) && length + LENGTH <= file_len
+    begins_object(json) && (2..=HEADER_CAP).contains(&length) && length + LENGTH <= file_len
+}
+
+/// Whether a `{` follows after nothing but what JSON may have before it.
+fn begins_object(json: &[u8]) -> bool {
+    json.iter().find(|byte| !b" \n\r\t".contains(byte)) == Some(&b'{')
 }
 
 /// Reads and checks the header: every byte of the file belongs to it or to one tensor.
+///
+/// What the crate accepts is accepted, and what it refuses is refused, but for two tensors of one name, of which the crate
+/// takes the later, where other readers take the other, and for more dimensions than anybody has use for.
 pub(crate) fn read(source: &Source) -> Result<Header, DatasetError> {
     let json = json(source)?;
-    let metadata: Metadata = serde_json::from_slice(&json).map_err(|error| diagnosis::of(source, &json, &error))?;
+    let Listing { metadata, mut tensors } =
+        serde_json::from_slice(&json).map_err(|error| not_json(source, &json, &error))?;
+    tensors.sort_by(|(a, at), (b, bt)| (at.data_offsets, a).cmp(&(bt.data_offsets, b)));
+    tensors.dedup_by(|(a, at), (b, bt)| {
+        a == b && at.data_offsets == bt.data_offsets && at.dtype == bt.dtype && at.shape == bt.shape
+    });
+    if let Some(what) = diagnosis::of(&tensors) {
+        return Err(source.malformed(LENGTH, brief(what), FIX));
+    }
+    let metadata = Metadata::new(metadata, tensors)
+        .map_err(|error| source.malformed(LENGTH, format!("the header is not valid: {error}"), FIX))?;
     let data = LENGTH + json.len() as u64;
     check_end(source, data, metadata.data_len() as u64)?;
-    let mut tensors = Vec::with_capacity(metadata.offset_keys().len());
-    for name in metadata.offset_keys() {
+    let names = metadata.offset_keys();
+    let mut tensors = Vec::with_capacity(names.len());
+    for name in names {
         // Each key leads to one.
         let Some(info) = metadata.info(&name) else { continue };
-        let dtype = serde_name(info.dtype).parse::<DType>();
+        let dtype = info.dtype.to_string().parse::<DType>();
         let dtype = dtype.map_err(|unknown| {
             source.unsupported(
                 LENGTH,
@@ -57,28 +79,43 @@ pub(crate) fn read(source: &Source) -> Result<Header, DatasetError> {
     Ok(Header { tensors, metadata: metadata.metadata().clone().unwrap_or_default() })
 }
 
-/// The crate's name of a type, as files spell it.
-fn serde_name(dtype: safetensors::Dtype) -> String {
-    serde_json::to_value(dtype).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+fn not_json(source: &Source, json: &[u8], error: &serde_json::Error) -> DatasetError {
+    match json.iter().position(|&byte| byte == 0) {
+        Some(at) => source.malformed(LENGTH + at as u64, "the header holds a NUL; the format pads with spaces", FIX),
+        None => source.malformed(LENGTH, brief(format!("the header is no list of tensors: {error}")), FIX),
+    }
+}
+
+/// Names, which messages hold, may be as long as a header.
+fn brief(what: String) -> String {
+    const BEGINNING: usize = 500;
+    const END: usize = 250;
+    let beginning = what.char_indices().nth(BEGINNING).map(|(at, _)| at);
+    let end = what.char_indices().rev().nth(END).map(|(at, _)| at);
+    match (beginning, end) {
+        (Some(beginning), Some(end)) if beginning < end => format!("{}…{}", &what[..beginning], &what[end..]),
+        _ => what,
+    }
 }
 
 fn json(source: &Source) -> Result<Vec<u8>, DatasetError> {
     const NOT_ONE: &str = "check that it is a safetensors file";
-    let mut head = [0; LENGTH as usize + 1];
+    let mut head = [0; 512];
     let read = source.read_up_to(0, &mut head)?;
-    if read < LENGTH as usize {
+    let Some((length, first)) = head[..read].split_first_chunk::<8>() else {
         let missing = LENGTH - read as u64;
         return Err(source.fault(0, DatasetFault::Truncated { what: "the length of the header".into(), missing }));
-    }
-    let (length, first) = head.split_at(LENGTH as usize);
-    let length = length.try_into().map_or(0, u64::from_le_bytes);
+    };
+    let length = u64::from_le_bytes(*length);
+    let it = || foreign(&head).map_or(String::new(), |kind| format!(", as this is {kind}"));
     if length > HEADER_CAP {
-        let it = foreign(&head).map_or(String::new(), |kind| format!(", as this is {kind}"));
-        let what = format!("the header would have {length} bytes, and more than {HEADER_CAP} are not read{it}");
+        let what = format!("the header would have {length} bytes, and more than {HEADER_CAP} are not read{}", it());
         return Err(source.malformed(0, what, NOT_ONE));
     }
-    if read > LENGTH as usize && first != b"{" {
-        return Err(source.malformed(LENGTH, "the header does not begin with {", NOT_ONE));
+    // What is no JSON need not be read to its end.
+    let first = &first[..first.len().min(length as usize)];
+    if !first.iter().all(|byte| b" \n\r\t".contains(byte)) && !begins_object(first) {
+        return Err(source.malformed(LENGTH, format!("the header does not begin with {{{}", it()), NOT_ONE));
     }
     source.read_vec(LENGTH, length, "the header")
 }

@@ -59,6 +59,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<(PathBuf, BTreeSet<String>)>, Data
 }
 
 fn check_name(source: &Source, name: &str) -> Result<(), DatasetError> {
+    if name.contains('\0') {
+        return Err(source.malformed(0, format!("{name:?} is no name of a file"), "write the index anew"));
+    }
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if name.is_empty() || !Path::new(name).components().all(plain) {
         let what = format!("the file {name:?} would be outside the folder of the index");
@@ -68,15 +71,12 @@ fn check_name(source: &Source, name: &str) -> Result<(), DatasetError> {
 }
 
 /// Links may not lead out of the folder either, but for the one place where Hugging Face's cache keeps files: the
-/// model's `blobs`, of which each folder in `snapshots` holds links.
+/// model's `blobs`, of which each folder in `snapshots`, and those below it, hold links.
 fn check_place(source: &Source, folder: &Path, name: &str, real: &Path) -> Result<(), DatasetError> {
     let io = |error| DatasetError::new(folder, None, DatasetFault::Io(error));
     let folder = fs::canonicalize(folder).map_err(io)?;
-    let cache = folder
-        .parent()
-        .filter(|snapshots| snapshots.file_name().is_some_and(|name| name == "snapshots"))
-        .and_then(Path::parent)
-        .map(|model| model.join("blobs"));
+    let snapshots = folder.ancestors().skip(1).find(|above| above.file_name().is_some_and(|name| name == "snapshots"));
+    let cache = snapshots.and_then(Path::parent).map(|model| model.join("blobs"));
     if real.starts_with(&folder) || cache.is_some_and(|blobs| real.starts_with(blobs)) {
         return Ok(());
     }

@@ -4,15 +4,17 @@
 mod diagnosis;
 mod header;
 mod index;
+mod listing;
 mod named;
 mod rows;
 
 pub(crate) use header::looks_like;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
 
 use self::named::Named;
 use self::rows::Rows;
@@ -40,6 +42,8 @@ pub struct Safetensors {
     /// Whether names occur in several files.
     is_sharded: bool,
     metadata: BTreeMap<String, String>,
+    /// Of an index, a sum of the tensors that it names and where it says they are.
+    map: Option<u64>,
 }
 
 /// What samples are made of.
@@ -74,7 +78,7 @@ impl Safetensors {
         let metadata = it.metadata.take().unwrap_or_default();
         if metadata.get(Layout::KEY).is_some_and(|layout| layout == Layout::Samples.name()) {
             let samples = Named::new(&it.files, &it.tensors).map(Samples::Named);
-            return Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded: true, metadata });
+            return Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded: true, metadata, map: None });
         }
         let is_sharded = it.ends.len() > 1 && it.has_a_name_twice();
         let groups = match is_sharded {
@@ -82,7 +86,7 @@ impl Safetensors {
             false => vec![&it.tensors[..]],
         };
         let samples = Rows::new(&it.files, &groups).map(Samples::Rows);
-        Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded, metadata })
+        Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded, metadata, map: None })
     }
 
     fn open_index(path: &Path) -> Result<Self, DatasetError> {
@@ -97,8 +101,8 @@ impl Safetensors {
             let before = it.tensors.len();
             it.add(header, file, wanted)?;
             if it.tensors.len() - before < names.len() {
-                let lacks = |name: &&String| !it.tensors[before..].iter().any(|tensor| *tensor.spec.name == ***name);
-                let lacking = names.iter().find(lacks).map_or("", String::as_str);
+                let there: HashSet<&str> = it.tensors[before..].iter().map(|tensor| &*tensor.spec.name).collect();
+                let lacking = names.iter().find(|name| !there.contains(name.as_str())).map_or("", String::as_str);
                 let what = format!("tensor {lacking:?}, which {} says is here, is not", path.display());
                 let file = it.files.last().map_or(path, DataFile::path);
                 return Err(DatasetError::malformed(file, None, what, "get both files again"));
@@ -106,7 +110,8 @@ impl Safetensors {
         }
         let samples = Rows::new(&it.files, &[&it.tensors]).map(Samples::Rows);
         let metadata = it.metadata.unwrap_or_default();
-        Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded: false, metadata })
+        let map = Some(sum_of(&it.tensors));
+        Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded: false, metadata, map })
     }
 
     /// The tensors, by file and offset.
@@ -139,6 +144,17 @@ impl Safetensors {
             Err(why_not) => Err(why_not),
         }
     }
+}
+
+/// Which tensors, of which files, in order.
+fn sum_of(tensors: &[StoredTensor]) -> u64 {
+    let mut sum = Xxh3::new();
+    for StoredTensor { spec, range } in tensors {
+        sum.update(&range.file.to_le_bytes());
+        sum.update(&(spec.name.len() as u64).to_le_bytes());
+        sum.update(spec.name.as_bytes());
+    }
+    sum.digest()
 }
 
 /// Whether it is named as the index of a model is.
@@ -180,8 +196,8 @@ impl Contents {
     }
 
     fn has_a_name_twice(&self) -> bool {
-        let mut names = HashMap::with_capacity(self.tensors.len());
-        self.tensors.iter().any(|tensor| names.insert(Arc::clone(&tensor.spec.name), ()).is_some())
+        let mut names: HashSet<&str> = HashSet::with_capacity(self.tensors.len());
+        self.tensors.iter().any(|tensor| !names.insert(&tensor.spec.name))
     }
 
     fn by_file(&self) -> Vec<&[StoredTensor]> {
@@ -212,7 +228,8 @@ impl Dataset for Safetensors {
     }
 
     fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::new("safetensors", "", self.len(), &self.files)
+        let settings = self.map.map_or(String::new(), |sum| format!("index {sum:016x}"));
+        Fingerprint::new("safetensors", settings, self.len(), &self.files)
     }
 
     fn id(&self, index: u64) -> Cow<'_, str> {

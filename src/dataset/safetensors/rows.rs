@@ -1,6 +1,6 @@
 //! Tensors as a dataset: those that share their first dimension, sample i being row i of each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::dataset::error::DatasetError;
@@ -31,13 +31,13 @@ struct Table {
 }
 
 impl Rows {
-    /// The rows of groups of tensors, one group after the other.
+    /// The rows of groups of tensors, one group after the other: of each file, or one of all.
     pub(super) fn new(files: &[DataFile], groups: &[&[StoredTensor]]) -> Result<Self, DatasetError> {
         let mut rows = Rows { runs: Vec::with_capacity(groups.len()), fields: Vec::new(), len: 0 };
         for (i, &group) in groups.iter().enumerate() {
             let Some(first) = group.first() else {
                 return Err(DatasetError::setting(
-                    path_of(files, 0),
+                    path_of(files, i as u32),
                     "there are no tensors",
                     "give a file that has some",
                 ));
@@ -92,7 +92,8 @@ fn table(files: &[DataFile], group: &[StoredTensor]) -> Result<Table, DatasetErr
             return refuse(format!("tensor {:?} is a scalar and has no rows", spec.name));
         };
         let Some(len) = row.bytes(spec.dtype) else {
-            return refuse(format!("a row of tensor {:?}, {} {row}, does not fill whole bytes", spec.name, spec.dtype));
+            let what = if row.elements().is_some() { "does not fill whole bytes" } else { "is beyond count" };
+            return refuse(format!("a row of tensor {:?}, {} {row}, {what}", spec.name, spec.dtype));
         };
         let table = table.get_or_insert_with(|| Table { rows, columns: Vec::with_capacity(group.len()) });
         if table.rows != rows {
@@ -121,8 +122,11 @@ fn in_order(ours: &[TensorSpec], theirs: &[TensorSpec], columns: &[FileRange]) -
         }
         ordered.push(columns[i]);
     }
-    match theirs.iter().find(|their| !ours.iter().any(|our| our.name == their.name)) {
-        Some(more) if theirs.len() > ours.len() => Err(format!("it has a tensor {:?} more", more.name)),
-        _ => Ok(ordered),
+    // Names are unique in a file, and all of ours are there.
+    if theirs.len() == ours.len() {
+        return Ok(ordered);
     }
+    let known: HashSet<&str> = ours.iter().map(|our| &*our.name).collect();
+    let more = theirs.iter().find(|their| !known.contains(&*their.name));
+    Err(format!("it has a tensor {:?} more", more.map_or("", |more| &*more.name)))
 }

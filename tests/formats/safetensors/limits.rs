@@ -1,0 +1,132 @@
+//! Time and memory of opening, whatever a file claims.
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay::dataset::Safetensors;
+
+use super::folder;
+use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child, in_child};
+use crate::common::weights::{self, entry};
+
+/// Tests run without optimisation, on machines that do other work.
+const SOON: Duration = Duration::from_secs(10);
+
+fn many(tensors: u64) -> Vec<u8> {
+    let mut header = String::from("{");
+    for i in 0..tensors {
+        if i > 0 {
+            header.push(',');
+        }
+        let name = format!("model.layers.{i}.mlp.experts.{i}.down_proj.weight");
+        let _ = write!(header, "{}", entry(&name, "BF16", &[2, 2], 8 * i, 8 * i + 8));
+    }
+    header.push('}');
+    weights::file(header, &vec![0; 8 * tensors as usize])
+}
+
+#[test]
+fn ninety_thousand_tensors_open_soon() {
+    let (_folder, path) = folder();
+    std::fs::write(&path, many(90_000)).unwrap();
+    let start = Instant::now();
+    let opened = Safetensors::open(&[&path]).unwrap();
+    let took = start.elapsed();
+    eprintln!("90,000 tensors in {took:?}");
+    assert_eq!(opened.tensors().len(), 90_000);
+    assert!(took < SOON, "{took:?}");
+}
+
+fn sparse(path: &Path, head: &[u8], len: u64) {
+    let file = File::create(path).unwrap();
+    file.write_all_at(head, 0).unwrap();
+    file.set_len(len).unwrap();
+}
+
+/// Files that are long, or say that they are, in a process whose memory is looked at.
+#[test]
+fn whatever_a_file_claims_it_is_refused_soon_and_in_little_memory() {
+    let outside = Outside::new();
+    expect_child("hostile headers", outside.rerun(&Reduced::new(), "safetensors::limits::in_child_hostile_headers"));
+}
+
+/// The most resident memory of this process so far, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn in_child_hostile_headers() {
+    if !in_child() {
+        return;
+    }
+    /// Bytes of the long ones: a tenth of what is read at most.
+    const LONG: usize = 10_000_000;
+    let path = child_dir().join("hostile.safetensors");
+    let refused = |what: &str, memory: u64| {
+        let (start, before) = (Instant::now(), peak());
+        let error = Safetensors::open(&[&path]).unwrap_err();
+        let (took, memory_taken) = (start.elapsed(), peak() - before);
+        eprintln!("{what}: {took:?}, {memory_taken} bytes: {error}");
+        assert!(took < SOON, "{what}: {took:?}");
+        assert!(memory_taken <= memory, "{what}: {memory_taken} bytes");
+        assert_eq!((&error.path, error.offset.is_some()), (&path, true), "{what}: {error}");
+        assert!(error.to_string().len() < 2000, "{what}: {error}");
+    };
+    let nest = |open: &str, n: usize| weights::file(format!("{{\"a\":{}", open.repeat(n)), b"");
+    std::fs::write(&path, [&u64::from(u32::MAX).to_le_bytes()[..], b"{\"a\":{"].concat()).unwrap();
+    refused("14 bytes that claim 4 GiB", 4 << 20);
+    for open in ["[", "{\"a\":", "{\"shape\":["] {
+        std::fs::write(&path, nest(open, 100_000)).unwrap();
+        refused("deep JSON", 4 << 20);
+    }
+    std::fs::write(&path, weights::file(format!("{{\"__metadata__\":{}", "[".repeat(100_000)), b"")).unwrap();
+    refused("deep metadata", 4 << 20);
+    sparse(&path, &[&(LONG as u64).to_le_bytes()[..], b"{}"].concat(), 1 << 40);
+    refused("a terabyte", 12 << 20);
+    for (what, head, piece, tail) in [
+        ("a shape without end", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1", ",1", "],\"data_offsets\":[0,1]}}"),
+        ("a list that is no tensor", "{\"a\":[0", ",0", "]}"),
+        ("a field that nobody needs", "{\"a\":{\"x\":[0", ",0", "]}}"),
+        ("metadata without end", "{\"__metadata__\":{\"a\":[0", ",0", "]}}"),
+        ("a name without end", "{\"", "aaaaaaaaaaaaaaaa", "\":3}"),
+        (
+            "the same tensor again and again",
+            "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,1]}",
+            ",\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,1]}",
+            "}",
+        ),
+    ] {
+        let mut file = std::io::BufWriter::new(File::create(&path).unwrap());
+        let pieces = (LONG - head.len() - tail.len()) / piece.len();
+        let len = head.len() + pieces * piece.len() + tail.len();
+        file.write_all(&(len as u64).to_le_bytes()).unwrap();
+        file.write_all(head.as_bytes()).unwrap();
+        (0..pieces).for_each(|_| file.write_all(piece.as_bytes()).unwrap());
+        file.write_all(tail.as_bytes()).unwrap();
+        file.write_all(b"12").unwrap();
+        file.flush().unwrap();
+        drop(file);
+        refused(what, 80 << 20);
+    }
+    child_done();
+}
+
+/// As long as a header may be, and sound.
+#[test]
+fn a_header_of_the_greatest_length_is_read() {
+    let (_folder, path) = folder();
+    let mut header = vec![b' '; 100_000_000];
+    let text = format!("{{{}}}", entry("w", "U8", &[1], 0, 1));
+    header[..text.len()].copy_from_slice(text.as_bytes());
+    std::fs::write(&path, weights::file(&header, b"1")).unwrap();
+    let start = Instant::now();
+    assert_eq!(Safetensors::open(&[&path]).unwrap().tensors().len(), 1);
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
