@@ -160,3 +160,23 @@ fn a_closed_stdout_is_no_mistake_and_a_full_one_is() {
     let answer = Answer::of(forebay().arg("inspect").arg(&path).stdout(writer));
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
 }
+
+#[test]
+fn flags_say_what_files_without_a_header_are_and_totals_pass_32_bits() {
+    const TOKENS: u64 = 1_500_000_000;
+    let folder = folder();
+    for name in ["0.bin", "1.bin", "2.bin"] {
+        fs::File::create(folder.path().join(name)).unwrap().set_len(2 * TOKENS).unwrap();
+    }
+    let summary = |flags: &[&str]| {
+        let lines = lines(&Answer::of(forebay().args(["inspect", "--json"]).args(flags).arg(folder.path())));
+        lines.last().unwrap()["summary"].clone()
+    };
+    let windows = 3 * ((TOKENS - 1) / 1024);
+    let of =
+        |format, samples| json!({"format": format, "samples": samples, "tensors": 3, "files": 3, "bytes": 6 * TOKENS});
+    assert_eq!(summary(&["--seq-len", "1024"]), of("tokens", json!(windows)));
+    assert_eq!(summary(&["--format", "tokens"]), of("tokens", json!(null)));
+    let records = ["--record-bytes", "6000", "--dtype", "f32", "--format", "records"];
+    assert_eq!(summary(&records), of("records", json!(TOKENS / 1000)));
+}
