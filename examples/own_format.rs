@@ -8,7 +8,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use forebay::dataset::{DType, DataFile, Dataset, DatasetError, FileRange, Fingerprint, SampleSpec, TensorSpec};
-use forebay::{Carrier, Device, Extent};
+use forebay::{Carrier, Device};
 
 const RECORD: u64 = 1 + 3 * 32 * 32;
 
@@ -86,23 +86,12 @@ fn run() -> Result<(), Box<dyn Error>> {
     let dataset = Cifar10::open(&paths)?;
     let device = Device::auto();
     let carrier = Carrier::builder().device(&device).budget(16 << 20).device_budget(16 << 20).build()?;
-    let files = dataset.files().iter().map(|file| {
-        let opened = carrier.open(file.path())?;
-        // What is read is what was looked at.
-        file.check(&opened)?;
-        Ok(opened)
-    });
-    let files = files.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+    let files = dataset.files().iter().map(|file| file.open(&carrier)).collect::<Result<Vec<_>, _>>()?;
 
     let wanted = [0, 7, 4, 9].into_iter().filter(|&index| index < dataset.len());
     for index in wanted {
         let sample = dataset.sample(index)?;
-        let extents: Vec<Extent> = sample
-            .ranges()
-            .iter()
-            .map(|range| Extent::new(&files[range.file as usize], range.offset, range.len))
-            .collect();
-        let landed = carrier.carry_blocking(&extents)?;
+        let landed = carrier.carry_blocking(&sample.extents(&files))?;
         let (label, image) = (landed.to_host(0)?, landed.to_host(1)?);
         let mean = image.iter().map(|&byte| f64::from(byte)).sum::<f64>() / image.len() as f64;
         println!(

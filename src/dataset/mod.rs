@@ -1,7 +1,7 @@
 //! What a sample is: datasets map its number to tensors and the places of their bytes, and read none of those bytes.
 //!
 //! Owns: types and shapes, the formats and how each is told from the others, datasets made of others. May touch:
-//! `storage` for opening files, and nothing above itself.
+//! `storage` and `route` for opening files, and nothing above itself.
 #![forbid(unsafe_code)]
 
 mod compound;

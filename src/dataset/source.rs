@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::{DatasetError, DatasetFault};
+use crate::error::Error;
+use crate::route::Carrier;
 use crate::storage::{File, Identity, open_plain};
 
 /// A file of a dataset: its path, and who it was when the dataset was opened.
@@ -43,6 +45,16 @@ impl DataFile {
     /// When its content was written to: seconds since 1970, and nanoseconds. Zero of a block device.
     pub fn modified(&self) -> (i64, u32) {
         self.identity.modified().unwrap_or_default()
+    }
+
+    /// Opens it with a carrier, and sees that it is as it was.
+    ///
+    /// # Errors
+    /// As [`Carrier::open`] and [`check`](Self::check).
+    pub fn open(&self, carrier: &Carrier) -> Result<File, Error> {
+        let file = carrier.open(&*self.path)?;
+        self.check(&file)?;
+        Ok(file)
     }
 
     /// Sees that what a reader or carrier has opened is this file, as it was.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::dtype::DType;
 use super::error::DatasetError;
 use super::shape::Shape;
+use crate::storage::{Extent, File};
 
 /// What a tensor is, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +86,15 @@ impl SampleSpec {
     /// All places, in the order of the tensors.
     pub fn ranges(&self) -> &[FileRange] {
         &self.ranges
+    }
+
+    /// The places as a carrier takes them, in the order of [`ranges`](Self::ranges). `files` are all of the dataset's, as
+    /// [`DataFile::open`](super::DataFile::open) opens them.
+    ///
+    /// # Panics
+    /// Where `files` has fewer.
+    pub fn extents(&self, files: &[File]) -> Vec<Extent> {
+        self.ranges.iter().map(|range| Extent::new(&files[range.file as usize], range.offset, range.len)).collect()
     }
 
     /// Bytes in all.
