@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use forebay::checkpoint::{self, LoadOptions};
-use forebay::{Carrier, Device};
+use forebay::{Carrier, Device, Reader};
 use serde_json::{Value, json};
 
 use crate::fio::{Engine, Fio};
@@ -125,9 +125,10 @@ pub fn child(how: &str, path: &Path) -> Result<(), String> {
             (start.elapsed().as_secs_f64(), model)
         }
         "recycled" => {
-            // Its memory is touched when it is built.
+            // Its memory is touched when it is built. Two rings, as the load has by itself.
             let room = room(path).map_err(|e| told(&e))?;
-            let carrier = Carrier::builder().budget(room).build().map_err(|e| told(&e))?;
+            let carrier =
+                Carrier::builder().reader(Reader::builder().rings(2)).budget(room).build().map_err(|e| told(&e))?;
             let options = LoadOptions::new().with(&carrier);
             let start = Instant::now();
             let model = checkpoint::load(path, &device, &options).map_err(|e| told(&e))?;

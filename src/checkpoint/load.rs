@@ -108,7 +108,7 @@ fn carrier(
     let carrier = match &options.by {
         By::Given(carrier) => carrier.clone(),
         By::Own(builder) if device.kind() == DeviceKind::Host => {
-            let builder = divided(builder.clone(), options);
+            let builder = divided(builder.clone(), options).map_reader(|reader| reader.rings_unless_set(rings()));
             // To find how much is needed, files are opened by one that has next to nothing.
             let small = builder.clone().device(device).budget(1 << 20).build()?;
             let files = open(&small, checkpoint, plans)?;
@@ -136,6 +136,11 @@ fn carrier(
         }
     }
     Ok((carrier, files))
+}
+
+/// Where bytes stay where they land, a drive that is faster than a core is read by two.
+fn rings() -> u32 {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().min(2) as u32)
 }
 
 /// A share is to be read without the others' bytes between its runs.

@@ -12,7 +12,8 @@ type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
 /// What to load of a checkpoint, and how.
 ///
 /// ## Defaults
-/// every tensor, whole, by a carrier of its own with every route auto.
+/// every tensor, whole, by a carrier of its own with every route auto; on the host with two rings, where there are two
+/// processors.
 #[derive(Clone, Default)]
 #[must_use = "options load nothing by themselves"]
 pub struct LoadOptions {

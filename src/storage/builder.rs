@@ -20,7 +20,7 @@ pub struct ReaderBuilder {
     mode: Mode,
     budget: u64,
     depth: u32,
-    rings: u32,
+    rings: Option<u32>,
     chunk: u64,
     gap: u64,
     iopoll: bool,
@@ -37,7 +37,7 @@ impl Default for ReaderBuilder {
             mode: Mode::Auto,
             budget: 256 << 20,
             depth: 32,
-            rings: 1,
+            rings: None,
             chunk: 1 << 20,
             gap: 4 << 10,
             iopoll: false,
@@ -79,7 +79,13 @@ impl ReaderBuilder {
     /// Rings, each with its thread, that share the work; 1 to 64. One keeps several drives busy with large reads;
     /// more help where small reads cost one core all its time.
     pub fn rings(mut self, rings: u32) -> Self {
-        self.rings = rings;
+        self.rings = Some(rings);
+        self
+    }
+
+    /// So many rings, where none were asked for.
+    pub(crate) fn rings_unless_set(mut self, rings: u32) -> Self {
+        self.rings.get_or_insert(rings);
         self
     }
 
@@ -170,8 +176,9 @@ impl ReaderBuilder {
         if !(1..=4096).contains(&self.depth) {
             return wrong("depth", u64::from(self.depth), "1 to 4096");
         }
-        if !(1..=64).contains(&self.rings) {
-            return wrong("rings", u64::from(self.rings), "1 to 64");
+        let rings = self.rings.unwrap_or(1);
+        if !(1..=64).contains(&rings) {
+            return wrong("rings", u64::from(rings), "1 to 64");
         }
         if self.chunk == 0 || !self.chunk.is_multiple_of(64 << 10) || self.chunk > 1 << 30 {
             return wrong("chunk", self.chunk, "a multiple of 65536 up to 1073741824");
@@ -192,7 +199,7 @@ impl ReaderBuilder {
     fn uring(&self) -> UringSettings {
         UringSettings {
             depth: self.depth,
-            rings: self.rings,
+            rings: self.rings.unwrap_or(1),
             iopoll: self.iopoll,
             sqpoll: self.sqpoll,
             #[cfg(test)]
