@@ -143,7 +143,7 @@ pub fn child(how: &str, path: &Path) -> Result<(), String> {
 
 /// The bytes of the files, and some for alignment.
 fn room(path: &Path) -> std::io::Result<u64> {
-    let len = |path: &Path| path.metadata().map(|file| file.len() + (64 << 10));
+    let len = |path: &Path| path.metadata().map(|file| file.len() + (16 << 10));
     if path.is_file() {
         return len(path);
     }

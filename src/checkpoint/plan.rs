@@ -1,6 +1,6 @@
 //! What is read of which file, and where each tensor will lie.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use super::error::CheckpointError;
@@ -34,7 +34,8 @@ pub(super) enum Place {
         at: u64,
     },
     /// Its runs one after the other, from `at` of the file's packed buffer.
-    Packed { at: u64, offset: u64, share: Share },
+    /// Boxed, since most tensors have none.
+    Packed { at: u64, offset: u64, share: Box<Share> },
 }
 
 /// The plan of each file of the checkpoint, in their order; of some there may be nothing to read.
@@ -48,7 +49,10 @@ pub(super) fn of(
     {
         return Err(CheckpointError::Rank { rank: slice.rank, world: slice.world });
     }
-    check_names(path, checkpoint, options.names.as_ref())?;
+    if checkpoint.is_sharded() {
+        check_once(checkpoint)?;
+    }
+    check_there(path, checkpoint, options.names.as_ref())?;
     let mut plans: Vec<FilePlan> = Vec::new();
     plans.resize_with(checkpoint.files().len(), FilePlan::default);
     for StoredTensor { spec, range } in checkpoint.tensors() {
@@ -65,8 +69,8 @@ pub(super) fn of(
     Ok(plans)
 }
 
-/// Sees that every name asked for is there, and that no name is there twice.
-fn check_names(path: &Path, checkpoint: &Safetensors, asked: Option<&BTreeSet<String>>) -> Result<(), CheckpointError> {
+/// Sees that no name is there twice.
+fn check_once(checkpoint: &Safetensors) -> Result<(), CheckpointError> {
     let path_of = |file: u32| checkpoint.files()[file as usize].path().display().to_string();
     let mut files = HashMap::with_capacity(checkpoint.tensors().len());
     for StoredTensor { spec, range } in checkpoint.tensors() {
@@ -75,7 +79,14 @@ fn check_names(path: &Path, checkpoint: &Safetensors, asked: Option<&BTreeSet<St
             return Err(CheckpointError::Twice { path, name: spec.name.to_string(), other });
         }
     }
-    match asked.into_iter().flatten().find(|name| !files.contains_key(name.as_str())) {
+    Ok(())
+}
+
+/// Sees that every name asked for is there.
+fn check_there(path: &Path, checkpoint: &Safetensors, asked: Option<&BTreeSet<String>>) -> Result<(), CheckpointError> {
+    let Some(asked) = asked else { return Ok(()) };
+    let there: HashSet<&str> = checkpoint.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
+    match asked.iter().find(|name| !there.contains(name.as_str())) {
         Some(name) => Err(CheckpointError::NoTensor { path: path.display().to_string(), name: name.clone() }),
         None => Ok(()),
     }
@@ -92,7 +103,7 @@ impl FilePlan {
                 const ALIGN: u64 = 256;
                 let at = self.packed.next_multiple_of(ALIGN);
                 self.packed = at + len;
-                Place::Packed { at, offset, share }
+                Place::Packed { at, offset, share: Box::new(share) }
             }
         };
         self.views.push(View { spec, len, place });

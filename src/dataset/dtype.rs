@@ -97,6 +97,36 @@ impl DType {
         Self::ALL[self as usize].2
     }
 
+    /// What the safetensors crate calls by another type; `None` of one that came after this was written.
+    pub(crate) fn of_safetensors(theirs: safetensors::Dtype) -> Option<Self> {
+        use safetensors::Dtype as Theirs;
+        Some(match theirs {
+            Theirs::BOOL => Bool,
+            Theirs::F4 => F4,
+            Theirs::F6_E2M3 => F6E2M3,
+            Theirs::F6_E3M2 => F6E3M2,
+            Theirs::U8 => U8,
+            Theirs::I8 => I8,
+            Theirs::F8_E5M2 => F8E5M2,
+            Theirs::F8_E4M3 => F8E4M3,
+            Theirs::F8_E8M0 => F8E8M0,
+            Theirs::F8_E4M3FNUZ => F8E4M3Fnuz,
+            Theirs::F8_E5M2FNUZ => F8E5M2Fnuz,
+            Theirs::I16 => I16,
+            Theirs::U16 => U16,
+            Theirs::F16 => F16,
+            Theirs::BF16 => BF16,
+            Theirs::I32 => I32,
+            Theirs::U32 => U32,
+            Theirs::F32 => F32,
+            Theirs::C64 => C64,
+            Theirs::F64 => F64,
+            Theirs::I64 => I64,
+            Theirs::U64 => U64,
+            _ => return None,
+        })
+    }
+
     /// Bytes of so many elements; `None` where they do not fill whole bytes or are more than a `u64` counts.
     pub fn bytes(self, elements: u64) -> Option<u64> {
         let bits = u128::from(elements) * u128::from(self.bits());
@@ -160,6 +190,7 @@ mod tests {
         for dtype in DType::all() {
             let theirs: safetensors::Dtype = serde_json::from_str(&format!("{:?}", dtype.name())).unwrap();
             assert_eq!(theirs.bitsize(), dtype.bits() as usize, "{dtype}");
+            assert_eq!(DType::of_safetensors(theirs), Some(dtype));
         }
     }
 

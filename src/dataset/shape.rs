@@ -52,6 +52,12 @@ impl<const N: usize> From<[u64; N]> for Shape {
     }
 }
 
+impl FromIterator<u64> for Shape {
+    fn from_iter<I: IntoIterator<Item = u64>>(dims: I) -> Self {
+        Self(dims.into_iter().collect())
+    }
+}
+
 impl From<Vec<u64>> for Shape {
     fn from(dims: Vec<u64>) -> Self {
         Self(SmallVec::from_vec(dims))

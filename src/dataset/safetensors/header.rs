@@ -56,27 +56,20 @@ pub(crate) fn read(source: &Source) -> Result<Header, DatasetError> {
     if let Some(what) = diagnosis::of(&tensors) {
         return Err(source.malformed(LENGTH, brief(what), FIX));
     }
+    let data = LENGTH + json.len() as u64;
+    let mut specs = Vec::with_capacity(tensors.len());
+    for (name, info) in &tensors {
+        let dtype = DType::of_safetensors(info.dtype).ok_or_else(|| {
+            let what = format!("tensor {name:?} is {}", info.dtype);
+            source.unsupported(LENGTH, what, "use a version of this crate that knows it")
+        })?;
+        let shape: Shape = info.shape.iter().map(|&dim| dim as u64).collect();
+        specs.push((TensorSpec::new(name.as_str(), dtype, shape), data.saturating_add(info.data_offsets.0 as u64)));
+    }
     let metadata = Metadata::new(metadata, tensors)
         .map_err(|error| source.malformed(LENGTH, format!("the header is not valid: {error}"), FIX))?;
-    let data = LENGTH + json.len() as u64;
     check_end(source, data, metadata.data_len() as u64)?;
-    let names = metadata.offset_keys();
-    let mut tensors = Vec::with_capacity(names.len());
-    for name in names {
-        // Each key leads to one.
-        let Some(info) = metadata.info(&name) else { continue };
-        let dtype = info.dtype.to_string().parse::<DType>();
-        let dtype = dtype.map_err(|unknown| {
-            source.unsupported(
-                LENGTH,
-                format!("tensor {name:?}: {unknown}"),
-                "use a version of this crate that knows it",
-            )
-        })?;
-        let shape: Shape = info.shape.iter().map(|&dim| dim as u64).collect::<Vec<_>>().into();
-        tensors.push((TensorSpec::new(name, dtype, shape), data + info.data_offsets.0 as u64));
-    }
-    Ok(Header { tensors, metadata: metadata.metadata().clone().unwrap_or_default() })
+    Ok(Header { tensors: specs, metadata: metadata.metadata().clone().unwrap_or_default() })
 }
 
 fn not_json(source: &Source, json: &[u8], error: &serde_json::Error) -> DatasetError {
