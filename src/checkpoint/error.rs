@@ -64,6 +64,16 @@ pub enum CheckpointError {
         /// Bytes in all.
         budget: u64,
     },
+    /// The carrier that was given has enough memory free, but not in pieces that are large enough.
+    #[error("the checkpoint takes {} and {} of a budget of {} are free, but in pieces that are too small; drop what lies between them, or give a carrier of its own", Size(*need), Size(*free), Size(*budget))]
+    Scattered {
+        /// Bytes that are needed at once.
+        need: u64,
+        /// Bytes that are not on loan.
+        free: u64,
+        /// Bytes in all.
+        budget: u64,
+    },
     /// The memory cannot be had, or the engine not started.
     #[error(transparent)]
     Build(#[from] BuildError),

@@ -1,13 +1,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::arrange::Arrangement;
 use super::error::CheckpointError;
 use super::options::{By, LoadOptions};
 use super::plan::{self, FilePlan, Place, View};
 use super::tensor::{Block, Checkpoint, Tensor};
 use super::under_way::{Arriving, Loaded};
 use crate::dataset::{Dataset, DatasetError, DatasetFault, Safetensors};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Device, DeviceBuffer, DeviceKind};
 use crate::route::{Carrier, CarrierBuilder, Placed, RouteBytes};
 use crate::storage::{Extent, File, Plan, ReaderBuilder};
 
@@ -48,26 +49,61 @@ pub fn load(path: impl AsRef<Path>, device: &Device, options: &LoadOptions) -> R
     let checkpoint = Safetensors::open(&files_of(path)?)?;
     let plans = plan::of(path, &checkpoint, options)?;
     let (carrier, files) = carrier(&checkpoint, &plans, device, options)?;
+    // All of it before the first read, so that what cannot fit is known by then.
+    let mut rooms = Vec::with_capacity(plans.len());
+    for (plan, file) in plans.iter().zip(&files) {
+        rooms.push(match file {
+            Some(file) => Room::new(plan, file, &carrier)?,
+            None => Room::default(),
+        });
+    }
     let total = plans.iter().map(FilePlan::bytes).sum();
     let mut arriving = Arriving::new(&carrier, total, options.progress.as_deref());
-    for (plan, file) in plans.iter().zip(&files) {
-        let Some(file) = file else { continue };
-        if plan.has_runs() {
-            match device.kind() {
-                DeviceKind::Host => arriving.carry(runs(plan, file))?,
-                _ => {
-                    let (len, placed) = mirrored(plan, file);
-                    arriving.carry_into(device.allocate(len)?, placed)?;
-                }
+    let mut places = Vec::with_capacity(plans.len());
+    for ((plan, file), room) in plans.iter().zip(&files).zip(rooms) {
+        places.push(match (file, room.runs) {
+            (Some(_), Some((buffer, runs))) => {
+                arriving.carry_into(buffer, &runs.placed, runs.extra)?;
+                runs.places
             }
-        }
-        if plan.packed > 0 {
-            let len = usize::try_from(plan.packed).unwrap_or(usize::MAX);
-            arriving.pack(device.allocate(len)?, packed(plan, file))?;
+            (Some(file), None) if plan.has_runs() => {
+                arriving.carry(&runs(plan, file))?;
+                Vec::new()
+            }
+            _ => Vec::new(),
+        });
+        if let (Some(file), Some(buffer)) = (file, room.packed) {
+            arriving.pack(buffer, packed(plan, file))?;
         }
     }
     let (loaded, carried) = arriving.finish()?;
-    Ok(assemble(carrier, plans, loaded, carried))
+    Ok(assemble(carrier, plans, &places, loaded, carried))
+}
+
+/// Memory of the device for what is read of one file; on the host the carrier has it for the runs.
+#[derive(Default)]
+struct Room {
+    runs: Option<(DeviceBuffer, Arrangement)>,
+    packed: Option<DeviceBuffer>,
+}
+
+impl Room {
+    fn new(plan: &FilePlan, file: &File, carrier: &Carrier) -> Result<Self, CheckpointError> {
+        let device = carrier.device();
+        let runs = match device.kind() {
+            DeviceKind::Host => None,
+            _ if !plan.has_runs() => None,
+            _ => {
+                let runs = Arrangement::of(plan, file, carrier);
+                Some((device.allocate(runs.len)?, runs))
+            }
+        };
+        let packed = match plan.packed {
+            0 => None,
+            len => Some(device.allocate(usize::try_from(len).unwrap_or(usize::MAX))?),
+        };
+        Ok(Self { runs, packed })
+    }
 }
 
 /// The files of a checkpoint that is a folder: those of its one index, or all.
@@ -105,18 +141,25 @@ fn carrier(
     device: &Device,
     options: &LoadOptions,
 ) -> Result<(Carrier, Vec<Option<File>>), CheckpointError> {
+    let is_host = device.kind() == DeviceKind::Host;
     let carrier = match &options.by {
         By::Given(carrier) => carrier.clone(),
-        By::Own(builder) if device.kind() == DeviceKind::Host => {
+        By::Own(builder) if is_host => {
+            /// Bytes that are read before they are put together: so many, but of little no more than there is.
+            const CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=2 << 20;
             let builder = divided(builder.clone(), options).map_reader(|reader| reader.rings_unless_set(rings()));
             // To find how much is needed, files are opened by one that has next to nothing.
             let small = builder.clone().device(device).budget(1 << 20).build()?;
             let files = open(&small, checkpoint, plans)?;
-            let need = need(&small, plans, &files)?;
-            if let Some(budget) = options.budget.filter(|&budget| need > budget) {
-                return Err(CheckpointError::NoRoom { need, free: budget, budget });
+            let packed: u64 = plans.iter().map(|plan| plan.packed).sum();
+            let chunk = packed.clamp(*CHUNK.start(), *CHUNK.end());
+            let passage = if packed > 0 { 8 * chunk } else { 0 };
+            let lent = sum_of(&needs(&small, plans, &files)?) + passage;
+            if let Some(budget) = options.budget.filter(|&budget| lent + packed > budget) {
+                return Err(CheckpointError::NoRoom { need: lent + packed, free: budget, budget });
             }
-            builder.map_reader(ReaderBuilder::filled_once).device(device).budget(need).build()?
+            let builder = if packed > 0 { builder.chunk(chunk) } else { builder };
+            builder.map_reader(ReaderBuilder::filled_once).device(device).budget(lent).build()?
         }
         By::Own(builder) => {
             /// Pinned memory that bytes pass through on their way to a GPU.
@@ -126,14 +169,8 @@ fn carrier(
         }
     };
     let files = open(&carrier, checkpoint, plans)?;
-    if let By::Given(carrier) = &options.by
-        && device.kind() == DeviceKind::Host
-    {
-        let (need, budget) = (need(carrier, plans, &files)?, carrier.reader().arena().budget());
-        let free = budget - carrier.reader().arena().on_loan();
-        if need > free {
-            return Err(CheckpointError::NoRoom { need, free, budget });
-        }
+    if is_host && matches!(&options.by, By::Given(_)) {
+        check_room(&carrier, plans, &files)?;
     }
     Ok((carrier, files))
 }
@@ -141,6 +178,31 @@ fn carrier(
 /// Where bytes stay where they land, a drive that is faster than a core is read by two.
 fn rings() -> u32 {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().min(2) as u32)
+}
+
+/// Sees that memory which others may hold parts of has room for what stays there, and for what passes through it. Else a
+/// read would wait for memory that only this thread could free.
+fn check_room(carrier: &Carrier, plans: &[FilePlan], files: &[Option<File>]) -> Result<(), CheckpointError> {
+    /// What a chunk may be longer than it was asked to be.
+    const MORE: u64 = 128 << 10;
+    let mut needs = needs(carrier, plans, files)?;
+    if plans.iter().any(|plan| plan.packed > 0) {
+        needs.push((carrier.chunk() as u64 + MORE, GRAIN));
+    }
+    let arena = carrier.reader().arena();
+    let (budget, free) = (arena.budget(), arena.budget() - arena.on_loan());
+    let need = sum_of(&needs);
+    if need > free {
+        return Err(CheckpointError::NoRoom { need, free, budget });
+    }
+    let mut tried = Vec::with_capacity(needs.len());
+    for (len, align) in needs {
+        match arena.try_loan_aligned(len as usize, align as usize) {
+            Ok(Some(slot)) => tried.push(slot),
+            _ => return Err(CheckpointError::Scattered { need, free, budget }),
+        }
+    }
+    Ok(())
 }
 
 /// A share is to be read without the others' bytes between its runs.
@@ -163,44 +225,28 @@ fn open(carrier: &Carrier, checkpoint: &Safetensors, plans: &[FilePlan]) -> Resu
     checkpoint.files().iter().zip(plans).map(open).collect()
 }
 
-/// Bytes of host memory that the runs of all files take, with what alignment adds, as the carrier will lay them out.
-fn need(carrier: &Carrier, plans: &[FilePlan], files: &[Option<File>]) -> Result<u64, CheckpointError> {
-    /// What memory is lent in multiples of, and what a carrier has at least.
-    const GRAIN: u64 = 4096;
-    let mut need = GRAIN;
+/// What memory is lent in multiples of, and what a carrier has at least.
+const GRAIN: u64 = 4096;
+
+/// Bytes of host memory that the runs of each file take, with what alignment adds, as the carrier will lay them out; and
+/// what they begin at a multiple of.
+fn needs(carrier: &Carrier, plans: &[FilePlan], files: &[Option<File>]) -> Result<Vec<(u64, u64)>, CheckpointError> {
+    let mut needs = Vec::with_capacity(plans.len());
     for (plan, file) in plans.iter().zip(files) {
         let Some(file) = file else { continue };
         let laid_out = Plan::new(&runs(plan, file), carrier.reader().settings())?;
-        let align = (laid_out.memory_align as u64).max(GRAIN);
-        need = need.next_multiple_of(align) + (laid_out.layout.len as u64).next_multiple_of(GRAIN);
+        let len = (laid_out.layout.len as u64).next_multiple_of(GRAIN);
+        needs.push((len, (laid_out.memory_align as u64).max(GRAIN)));
     }
-    Ok(need)
+    Ok(needs)
+}
+
+fn sum_of(needs: &[(u64, u64)]) -> u64 {
+    needs.iter().fold(0, |sum: u64, &(len, align)| sum.next_multiple_of(align) + len).max(GRAIN)
 }
 
 fn runs(plan: &FilePlan, file: &File) -> Vec<Extent> {
     plan.runs.iter().map(|&(offset, len)| Extent::new(file, offset, len)).collect()
-}
-
-/// Places for the runs in a buffer, each as far from a multiple of a block as in the file, so that whole blocks may come
-/// straight from the drive; and the buffer's length.
-fn mirrored(plan: &FilePlan, file: &File) -> (usize, Vec<Placed>) {
-    let mut end = 0;
-    let mut placed = Vec::with_capacity(plan.runs.len());
-    for (&(offset, len), at) in plan.runs.iter().zip(places(plan)) {
-        placed.push(Placed::new(Extent::new(file, offset, len), at));
-        end = at + len as usize;
-    }
-    (end, placed)
-}
-
-/// Where each run begins in the buffer of its file.
-fn places(plan: &FilePlan) -> impl Iterator<Item = usize> {
-    const BLOCK: u64 = 4096;
-    plan.runs.iter().scan(0_u64, |end, &(offset, len)| {
-        let at = end.next_multiple_of(BLOCK) + offset % BLOCK;
-        *end = at + len;
-        Some(at as usize)
-    })
 }
 
 /// Each run of the tensors that are packed, and its place.
@@ -218,15 +264,20 @@ fn packed<'a>(plan: &'a FilePlan, file: &'a File) -> impl Iterator<Item = Placed
     })
 }
 
-fn assemble(carrier: Carrier, plans: Vec<FilePlan>, loaded: Vec<Loaded>, carried: RouteBytes) -> Checkpoint {
+fn assemble(
+    carrier: Carrier,
+    plans: Vec<FilePlan>,
+    places: &[Vec<usize>],
+    loaded: Vec<Loaded>,
+    carried: RouteBytes,
+) -> Checkpoint {
     let mut loaded = loaded.into_iter();
     let mut tensors = Vec::with_capacity(plans.iter().map(|plan| plan.views.len()).sum());
     let mut files = 0;
-    for plan in plans {
+    for (plan, places) in plans.into_iter().zip(places) {
         let read = if plan.has_runs() { loaded.next() } else { None };
         let packed = if plan.packed > 0 { loaded.next() } else { None };
         files += usize::from(read.is_some() || packed.is_some());
-        let places: Vec<usize> = places(&plan).collect();
         for View { spec, len, place } in plan.views {
             let (memory, at) = match (&place, &read, &packed) {
                 _ if len == 0 => (Block::Nothing, 0),

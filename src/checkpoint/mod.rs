@@ -4,6 +4,7 @@
 //! `route` for the way, and nothing above itself.
 #![forbid(unsafe_code)]
 
+mod arrange;
 mod error;
 mod load;
 mod options;

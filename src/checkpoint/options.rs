@@ -78,7 +78,9 @@ impl LoadOptions {
     /// Loads the share of `rank` (from 0) among `world` equal ones of each tensor, divided along the dimension that `axis`
     /// gives; where it gives none, the whole tensor. Only the share is read, but for the rest of blocks that it begins
     /// and ends in: for the first dimension in one piece, for others in as many as the dimensions before them have
-    /// elements.
+    /// elements. A carrier that [was given](Self::with) reads gaps, too, that its reader's
+    /// [`coalesce_gap`](crate::ReaderBuilder::coalesce_gap) allows. cuFile alone, where the routes beside it are off, brings
+    /// no shares of other dimensions than the first.
     pub fn tensor_parallel(
         mut self,
         rank: u64,
@@ -102,15 +104,15 @@ impl LoadOptions {
         self
     }
 
-    /// Takes at most this many bytes of host memory: on the host for the tensors, else to pass them through, where it is
-    /// 64 MiB without.
+    /// Takes at most this many bytes of host memory: on the host for the tensors, and up to 16 MiB for shares of other
+    /// dimensions than the first to pass through; on a GPU for all to pass through, where it is 64 MiB without.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget = Some(bytes);
         self
     }
 
     /// Carries with this carrier, whose device must be that of the load. On the host the tensors lie in its memory, which
-    /// must have room for all of them; the same memory serves one load after the other, which saves the time that the
+    /// must have room for all of them, now and each file's in one piece; the same memory serves one load after the other, which saves the time that the
     /// kernel takes to give fresh memory.
     pub fn with(mut self, carrier: &Carrier) -> Self {
         self.by = By::Given(carrier.clone());

@@ -35,7 +35,7 @@ pub(super) struct Arriving<'a> {
 
 enum UnderWay {
     Carry(Carry),
-    Into(Box<CarryInto>),
+    Into(Box<CarryInto>, u64),
 }
 
 impl<'a> Arriving<'a> {
@@ -45,16 +45,21 @@ impl<'a> Arriving<'a> {
     }
 
     /// Begins to bring extents of one file to where they stay.
-    pub(super) fn carry(&mut self, extents: Vec<Extent>) -> Result<(), CheckpointError> {
+    pub(super) fn carry(&mut self, extents: &[Extent]) -> Result<(), CheckpointError> {
         self.make_way()?;
-        self.under_way.push_back(UnderWay::Carry(self.carrier.carry(&extents)));
+        self.under_way.push_back(UnderWay::Carry(self.carrier.carry(extents)));
         Ok(())
     }
 
-    /// Begins to fill a buffer.
-    pub(super) fn carry_into(&mut self, buffer: DeviceBuffer, placed: Vec<Placed>) -> Result<(), CheckpointError> {
+    /// Begins to fill a buffer. Of what is placed, `extra` bytes are nobody's.
+    pub(super) fn carry_into(
+        &mut self,
+        buffer: DeviceBuffer,
+        placed: &[Placed],
+        extra: u64,
+    ) -> Result<(), CheckpointError> {
         self.make_way()?;
-        self.under_way.push_back(UnderWay::Into(Box::new(self.carrier.carry_into(buffer, &placed))));
+        self.under_way.push_back(UnderWay::Into(Box::new(self.carrier.carry_into(buffer, placed)), extra));
         Ok(())
     }
 
@@ -102,14 +107,22 @@ impl<'a> Arriving<'a> {
                 self.carried += landed.carried();
                 self.loaded.push(Loaded::Landed(Arc::new(landed)));
             }
-            UnderWay::Into(carry) => {
+            UnderWay::Into(carry, extra) => {
                 let (carried, buffer) = self.progress.wait(*carry);
-                self.carried += carried?;
+                self.carried += without(extra, carried?);
                 self.loaded.push(Loaded::Buffer(Arc::new(buffer)));
             }
         }
         Ok(true)
     }
+}
+
+/// Only cuFile reads more than was asked for.
+fn without(extra: u64, mut carried: RouteBytes) -> RouteBytes {
+    let direct = extra.min(carried.direct);
+    carried.direct -= direct;
+    carried.direct_compat = carried.direct_compat.saturating_sub(extra - direct);
+    carried
 }
 
 /// Who is told how far it has come.

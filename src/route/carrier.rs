@@ -154,6 +154,16 @@ impl Carrier {
         }
     }
 
+    /// About how many bytes are read before they are copied at once.
+    pub(crate) fn chunk(&self) -> usize {
+        self.core.chunk
+    }
+
+    /// Whether cuFile must carry everything.
+    pub(crate) fn is_direct_alone(&self) -> bool {
+        self.core.is_direct_alone()
+    }
+
     /// Bytes delivered so far, by route.
     pub fn carried(&self) -> RouteBytes {
         self.core.tally.now()
