@@ -42,7 +42,8 @@ fn a_file_that_changes_between_its_header_and_its_data_is_an_error() {
         fs::rename(other, path).unwrap();
     };
     let remove = |path: &Path| fs::remove_file(path).unwrap();
-    let changes: [(&str, Box<dyn Fn(&Path) + Send + Sync>); 4] = [
+    type Change = Box<dyn Fn(&Path) + Send + Sync>;
+    let changes: [(&str, Change); 4] = [
         ("rewrite", Box::new(rewrite)),
         ("truncate", Box::new(truncate)),
         ("replace", Box::new(replace)),

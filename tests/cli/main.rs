@@ -7,6 +7,7 @@ mod cat;
 mod device;
 mod doctor;
 mod inspect;
+mod load;
 mod pack;
 mod run;
 mod usage;

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::args::{self, Common};
 use crate::failure::{Failure, Outcome};
-use crate::stderr::Progress;
+use crate::stderr::{Progress, one_line};
 use crate::stdout::Stdout;
 use crate::{carrier, json, memory};
 
@@ -33,7 +33,9 @@ pub fn run(common: &Common, load: &args::Load) -> Outcome {
             };
             let line = match common.json {
                 true => json::line(&hashed)?,
-                false => format!("{}  {} {} {}", hashed.sha256, hashed.name, hashed.dtype, hashed.shape),
+                false => {
+                    format!("{}  {} {} {}", hashed.sha256, one_line(hashed.name), hashed.dtype, hashed.shape)
+                }
             };
             stdout.write(format!("{line}\n").as_bytes())?;
         }
