@@ -7,6 +7,7 @@ use forebay::checkpoint::{LoadOptions, load};
 
 use crate::common::data;
 use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child, in_child};
+use crate::common::watchdog::eventually;
 use crate::common::weights::entry;
 
 const TENSORS: u64 = 32;
@@ -64,7 +65,9 @@ fn in_child_peak() {
             }
         }
         drop(loaded);
-        assert!(status("VmRSS:") <= MORE, "{what}: {} are left", status("VmRSS:"));
+        // A thread that touches it ahead may be in the midst of a step.
+        let freed = eventually(|| status("VmRSS:") <= MORE);
+        assert!(freed, "{what}: {} are left", status("VmRSS:"));
     }
     child_done();
 }
