@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arrange;
+mod carrier;
 mod error;
 mod load;
 mod options;

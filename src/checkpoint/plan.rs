@@ -7,6 +7,7 @@ use super::error::CheckpointError;
 use super::options::LoadOptions;
 use super::slice::Share;
 use crate::dataset::{Dataset, Safetensors, StoredTensor, TensorSpec};
+use crate::storage::{Extent, File};
 
 /// What is read of one file.
 #[derive(Debug, Default)]
@@ -121,6 +122,11 @@ impl FilePlan {
                 Place::Run { run: self.runs.len() - 1, at: 0 }
             }
         }
+    }
+
+    /// The runs, of the open file.
+    pub(super) fn extents(&self, file: &File) -> Vec<Extent> {
+        self.runs.iter().map(|&(offset, len)| Extent::new(file, offset, len)).collect()
     }
 
     /// Whether there is something to read as it is.
