@@ -1,4 +1,5 @@
-//! Indexing a tar archive by its headers: ours against Python's tarfile, on the same archive, in the same run.
+//! Opening datasets: a folder of many shards and an array of many rows; and indexing a tar archive by its headers, ours
+//! against Python's tarfile, on the same archive, in the same run.
 //!
 //! The archive is in the page cache for both, so that what is compared is the work and not the disk. Rounds alternate, and
 //! the median of their ratios is shown with the least and the greatest. The index kept beside the archive is timed too, as
@@ -6,6 +7,7 @@
 
 mod archive;
 mod args;
+mod folders;
 
 use std::env;
 use std::path::Path;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
 
 fn bench(args: &Args) -> Result<(), String> {
     let folder = tempfile::tempdir_in(&args.dir).map_err(|error| format!("{}: {error}", args.dir.display()))?;
+    folders::measure(folder.path(), args.rounds)?;
     let path = folder.path().join("shard.tar");
     println!(
         "{:<14} {:>9}  {:>9}  {:>9}  {:>20}  {:>9}  {:>9}",
