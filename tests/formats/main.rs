@@ -5,6 +5,7 @@ mod common;
 
 mod bytes;
 mod compound;
+mod corpus;
 mod megatron;
 mod npy;
 mod npz;
