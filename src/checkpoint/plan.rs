@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::CheckpointError;
 use super::options::LoadOptions;
 use super::slice::Share;
-use crate::dataset::{Dataset, Safetensors, StoredTensor, TensorSpec};
+use crate::dataset::{Dataset, Safetensors, StoredTensor, TensorSpec, shown};
 
 /// What is read of one file.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ pub(super) fn of(
 
 /// Sees that every name asked for is there, and that no name is there twice.
 fn check_names(path: &Path, checkpoint: &Safetensors, asked: Option<&BTreeSet<String>>) -> Result<(), CheckpointError> {
-    let path_of = |file: u32| checkpoint.files()[file as usize].path().display().to_string();
+    let path_of = |file: u32| shown(checkpoint.files()[file as usize].path()).into_owned();
     let mut files = HashMap::with_capacity(checkpoint.tensors().len());
     for StoredTensor { spec, range } in checkpoint.tensors() {
         if let Some(other) = files.insert(&*spec.name, range.file) {
@@ -76,7 +76,7 @@ fn check_names(path: &Path, checkpoint: &Safetensors, asked: Option<&BTreeSet<St
         }
     }
     match asked.into_iter().flatten().find(|name| !files.contains_key(name.as_str())) {
-        Some(name) => Err(CheckpointError::NoTensor { path: path.display().to_string(), name: name.clone() }),
+        Some(name) => Err(CheckpointError::NoTensor { path: shown(path).into_owned(), name: name.clone() }),
         None => Ok(()),
     }
 }
