@@ -6,7 +6,7 @@ use std::path::Path;
 use super::error::CheckpointError;
 use super::options::LoadOptions;
 use super::slice::Share;
-use crate::dataset::{Dataset, Safetensors, StoredTensor, TensorSpec};
+use crate::dataset::{Dataset, Safetensors, StoredTensor, TensorSpec, shown};
 use crate::storage::{Extent, File};
 
 /// What is read of one file.
@@ -72,7 +72,7 @@ pub(super) fn of(
 
 /// Sees that no name is there twice.
 fn check_once(checkpoint: &Safetensors) -> Result<(), CheckpointError> {
-    let path_of = |file: u32| checkpoint.files()[file as usize].path().display().to_string();
+    let path_of = |file: u32| shown(checkpoint.files()[file as usize].path()).into_owned();
     let mut files = HashMap::with_capacity(checkpoint.tensors().len());
     for StoredTensor { spec, range } in checkpoint.tensors() {
         if let Some(other) = files.insert(&*spec.name, range.file) {
@@ -88,7 +88,7 @@ fn check_there(path: &Path, checkpoint: &Safetensors, asked: Option<&BTreeSet<St
     let Some(asked) = asked else { return Ok(()) };
     let there: HashSet<&str> = checkpoint.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
     match asked.iter().find(|name| !there.contains(name.as_str())) {
-        Some(name) => Err(CheckpointError::NoTensor { path: path.display().to_string(), name: name.clone() }),
+        Some(name) => Err(CheckpointError::NoTensor { path: shown(path).into_owned(), name: name.clone() }),
         None => Ok(()),
     }
 }

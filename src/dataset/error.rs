@@ -1,9 +1,8 @@
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::text::text;
+use super::text::shown;
 use crate::storage::{Change, OpenFault};
 
 /// A dataset that cannot be opened, or a sample that cannot be found.
@@ -113,7 +112,7 @@ impl DatasetError {
 impl fmt::Display for DatasetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.as_os_str().is_empty() {
-            f.write_str(&text(self.path.as_os_str().as_bytes()))?;
+            f.write_str(&shown(&self.path))?;
             if let Some(offset) = self.offset {
                 write!(f, " at {offset}")?;
             }

@@ -81,8 +81,8 @@ fn stored_of(id: &str, sample: &SampleSpec) -> Vec<StoredTensor> {
 }
 
 macro_rules! dataset_behind {
-    ($pointer:ident) => {
-        impl<D: Dataset + ?Sized> Dataset for $pointer<D> {
+    ($pointer:ty) => {
+        impl<D: Dataset + ?Sized> Dataset for $pointer {
             fn len(&self) -> u64 {
                 (**self).len()
             }
@@ -103,6 +103,14 @@ macro_rules! dataset_behind {
                 (**self).id(index)
             }
 
+            fn is_empty(&self) -> bool {
+                (**self).is_empty()
+            }
+
+            fn sample(&self, index: u64) -> Result<SampleSpec, DatasetError> {
+                (**self).sample(index)
+            }
+
             fn stored(&self) -> StoredTensors<'_> {
                 (**self).stored()
             }
@@ -110,5 +118,61 @@ macro_rules! dataset_behind {
     };
 }
 
-dataset_behind!(Box);
-dataset_behind!(Arc);
+dataset_behind!(Box<D>);
+dataset_behind!(Arc<D>);
+dataset_behind!(&D);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dataset that answers for itself where there are defaults.
+    #[derive(Debug)]
+    struct Own;
+
+    impl Dataset for Own {
+        fn len(&self) -> u64 {
+            1
+        }
+
+        fn files(&self) -> &[DataFile] {
+            &[]
+        }
+
+        fn locate(&self, index: u64, _: &mut SampleSpec) -> Result<(), DatasetError> {
+            Err(DatasetError::no_sample(index, 1))
+        }
+
+        fn fingerprint(&self) -> Fingerprint {
+            Fingerprint::new("own", "", 1, &[])
+        }
+
+        fn id(&self, _: u64) -> Cow<'_, str> {
+            "own".into()
+        }
+
+        fn is_empty(&self) -> bool {
+            true
+        }
+
+        fn sample(&self, _: u64) -> Result<SampleSpec, DatasetError> {
+            Ok(SampleSpec::new())
+        }
+
+        fn stored(&self) -> StoredTensors<'_> {
+            Box::new(std::iter::empty())
+        }
+    }
+
+    #[test]
+    fn behind_a_pointer_a_dataset_is_what_it_is() {
+        fn is_own(dataset: impl Dataset) {
+            assert!(dataset.is_empty() && dataset.len() == 1 && dataset.id(5) == "own");
+            assert!(dataset.sample(0).is_ok() && dataset.stored().next().is_none());
+        }
+        is_own(&Own);
+        is_own(Box::new(Own));
+        is_own(Arc::new(Own) as Arc<dyn Dataset>);
+        is_own(&Arc::new(Own) as &dyn Dataset);
+    }
+}

@@ -5,14 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod compound;
-mod compressed;
 mod dtype;
+mod ends;
 mod error;
 mod fingerprint;
+mod foreign;
 mod headers;
 #[cfg(test)]
 mod heard;
-mod in_a_row;
 mod interface;
 mod key;
 mod layout;
@@ -53,6 +53,7 @@ pub use shape::Shape;
 pub use source::DataFile;
 pub use spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 pub use split::Split;
+pub use text::shown;
 pub use tfrecord::{Corrupt, TfRecord};
 pub use tokens::Tokens;
 pub use webdataset::{TarIndex, WebDataset};

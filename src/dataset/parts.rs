@@ -1,9 +1,11 @@
 //! Files one after the other: the numbers of their samples go on from each to the next.
 
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::ends::Ends;
 use super::error::DatasetError;
 use super::source::DataFile;
 use super::text::text;
@@ -12,8 +14,7 @@ use super::text::text;
 #[derive(Debug)]
 pub(crate) struct Parts {
     files: Vec<DataFile>,
-    /// For each file the number of the first sample behind it.
-    ends: Vec<u64>,
+    ends: Ends,
 }
 
 impl Parts {
@@ -25,17 +26,16 @@ impl Parts {
         if u32::try_from(paths.len()).is_err() {
             return Err(DatasetError::setting("", format!("{} files are too many", paths.len()), "merge some of them"));
         }
-        Ok(Self { files: Vec::with_capacity(paths.len()), ends: Vec::with_capacity(paths.len()) })
+        Ok(Self { files: Vec::with_capacity(paths.len()), ends: Ends::with_capacity(paths.len()) })
     }
 
     /// Adds a file of so many samples behind the others.
     pub(crate) fn push(&mut self, file: DataFile, samples: u64) -> Result<(), DatasetError> {
-        let Some(end) = self.len().checked_add(samples) else {
+        if self.ends.push(samples).is_none() {
             let what = format!("{samples} samples and the {} before them are too many to number", self.len());
             return Err(DatasetError::malformed(file.path(), None, what, "leave the file out"));
-        };
+        }
         self.files.push(file);
-        self.ends.push(end);
         Ok(())
     }
 
@@ -45,26 +45,25 @@ impl Parts {
 
     /// Samples in all.
     pub(crate) fn len(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
+        self.ends.len()
     }
 
     /// The file that sample `index` lies in, and which it is there.
     pub(crate) fn find(&self, index: u64) -> Result<(usize, u64), DatasetError> {
-        let file = self.ends.partition_point(|&end| end <= index);
-        match file < self.ends.len() {
-            true => Ok((file, index - self.start(file))),
-            false => Err(DatasetError::no_sample(index, self.len())),
-        }
+        self.ends.find(index).ok_or_else(|| DatasetError::no_sample(index, self.len()))
+    }
+
+    /// The numbers of a file's samples.
+    pub(crate) fn range(&self, file: usize) -> Range<u64> {
+        self.ends.range(file)
     }
 
     /// Each file with how many samples it has.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &DataFile, u64)> {
-        let samples = self.ends.iter().enumerate().map(|(i, end)| end - self.start(i));
-        self.files.iter().zip(samples).enumerate().map(|(i, (file, samples))| (i, file, samples))
-    }
-
-    fn start(&self, file: usize) -> u64 {
-        file.checked_sub(1).map_or(0, |before| self.ends[before])
+        self.files.iter().enumerate().map(|(i, file)| {
+            let Range { start, end } = self.range(i);
+            (i, file, end.saturating_sub(start))
+        })
     }
 }
 

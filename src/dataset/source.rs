@@ -1,6 +1,7 @@
 //! Files as datasets see them: who they are, and the few bytes of theirs that describe the others.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -107,15 +108,42 @@ impl Source {
 
     /// The same into memory of its own: no more than the file has is ever asked for.
     pub(crate) fn read_vec(&self, offset: u64, len: u64, what: &str) -> Result<Vec<u8>, DatasetError> {
+        self.read_vec_until(offset, len, what, |_| false)
+    }
+
+    /// The same up to a piece of the file, that one too, of which `is_end` says that what follows is not needed.
+    pub(crate) fn read_vec_until(
+        &self,
+        offset: u64,
+        len: u64,
+        what: &str,
+        is_end: impl Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, DatasetError> {
+        const PIECE: usize = 1 << 20;
         self.check_range(offset, len, what)?;
         let mut bytes = Vec::new();
         let room = usize::try_from(len).ok().is_some_and(|len| bytes.try_reserve_exact(len).is_ok());
         if !room {
             return Err(self.malformed(offset, format!("{what} has {len} bytes, more than memory"), "check the file"));
         }
-        bytes.resize(len as usize, 0);
-        self.read_at(offset, &mut bytes, what)?;
+        // Memory is there once it is written to: piece by piece, so that a hole in the file costs none beyond the end.
+        let mut left = len as usize;
+        while left > 0 {
+            let (done, piece) = (bytes.len(), left.min(PIECE));
+            bytes.resize(done + piece, 0);
+            let (_, new) = bytes.split_at_mut(done);
+            self.read_at(offset + done as u64, new, what)?;
+            if is_end(new) {
+                break;
+            }
+            left -= piece;
+        }
         Ok(bytes)
+    }
+
+    /// The whole file, from its first byte on.
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        Reading { source: self, at: 0 }
     }
 
     /// At most `bytes.len()` bytes from `offset`, fewer where the file ends: how many were read.
@@ -149,15 +177,30 @@ impl Source {
         DatasetError::new(self.path(), offset, fault)
     }
 
-    fn unreadable(&self, offset: u64, error: std::io::Error) -> DatasetError {
+    fn unreadable(&self, offset: u64, error: io::Error) -> DatasetError {
         match error.kind() {
             // It had them a moment ago.
-            std::io::ErrorKind::UnexpectedEof => {
+            io::ErrorKind::UnexpectedEof => {
                 let to = self.open.metadata().map_or(0, |now| now.len());
                 let change = crate::storage::Change::Shrank { from: self.len(), to };
                 self.fault(offset, DatasetFault::Changed(change))
             }
             _ => self.fault(offset, DatasetFault::Io(error)),
         }
+    }
+}
+
+/// Reads a file from front to back.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    source: &'a Source,
+    at: u64,
+}
+
+impl io::Read for Reading<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let len = self.source.read_up_to(self.at, bytes).map_err(io::Error::other)?;
+        self.at += len as u64;
+        Ok(len)
     }
 }

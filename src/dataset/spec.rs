@@ -97,14 +97,15 @@ impl SampleSpec {
         self.ranges.iter().map(|range| Extent::new(&files[range.file as usize], range.offset, range.len)).collect()
     }
 
-    /// Bytes in all.
+    /// Bytes in all; where they are more than a `u64` counts, as many as it does.
     pub fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|range| range.len).sum()
+        self.ranges.iter().map(|range| range.len).fold(0, u64::saturating_add)
     }
 
     /// Adds `by` to the number of every range's file: for datasets made of others.
     pub fn shift_files(&mut self, by: u32) {
-        self.ranges.iter_mut().for_each(|range| range.file += by);
+        // What cannot be numbered is no file's, and must not become another's.
+        self.ranges.iter_mut().for_each(|range| range.file = range.file.saturating_add(by));
     }
 }
 
@@ -119,3 +120,19 @@ pub struct StoredTensor {
 
 /// The tensors of a dataset, which may be many and found one by one.
 pub type StoredTensors<'a> = Box<dyn Iterator<Item = Result<StoredTensor, DatasetError>> + 'a>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a dataset of somebody's own may give them.
+    #[test]
+    fn places_that_no_file_has_overflow_nothing() {
+        let range = |file| FileRange { file, offset: u64::MAX, len: u64::MAX };
+        let mut sample = SampleSpec::new();
+        sample.push(TensorSpec::new("x", DType::U8, [1]), [range(7), range(u32::MAX)]);
+        assert_eq!(sample.bytes(), u64::MAX);
+        sample.shift_files(3);
+        assert_eq!(sample.ranges(), [range(10), range(u32::MAX)]);
+    }
+}

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use nix::libc;
 
-use crate::dataset::DatasetError;
+use crate::dataset::{DatasetError, shown};
 use crate::error::BuildError;
 use crate::memory::MemoryError;
 use crate::route::CarryError;
@@ -22,7 +22,7 @@ pub enum PackError {
     #[error(transparent)]
     Carry(#[from] CarryError),
     /// A file or folder of the result could not be written.
-    #[error("{}{}: cannot {doing}: {source}; {}", path.display(), at(*offset), fix(source))]
+    #[error("{}{}: cannot {doing}: {source}; {}", shown(path), at(*offset), fix(source))]
     Io {
         /// The file or folder, by its final name.
         path: PathBuf,
@@ -100,6 +100,7 @@ fn fix(error: &io::Error) -> &'static str {
         Some(libc::ENOSPC | libc::EDQUOT) => "free space there, or pack to another disk",
         Some(libc::EFBIG) => "raise the limit of file sizes (`ulimit -f`), or ask for smaller shards",
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => "pack to a place that may be written to",
+        Some(libc::EEXIST) => "something else is called so, such as a link that leads nowhere: remove it",
         Some(libc::ENOENT) => "make the folder first",
         Some(libc::ENOTDIR | libc::EISDIR) => "a name that ends in .safetensors is a file, any other a folder",
         _ => "check the file system and the device under it",
@@ -109,8 +110,8 @@ fn fix(error: &io::Error) -> &'static str {
 /// The first few, and how many more.
 fn listed(paths: &[PathBuf]) -> String {
     const SHOWN: usize = 3;
-    let shown: Vec<String> = paths.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
-    let (mut text, verb) = (shown.join(", "), if paths.len() == 1 { "is" } else { "are" });
+    let some: Vec<String> = paths.iter().take(SHOWN).map(|path| shown(path).into_owned()).collect();
+    let (mut text, verb) = (some.join(", "), if paths.len() == 1 { "is" } else { "are" });
     if let Some(more) = paths.len().checked_sub(SHOWN).filter(|&more| more > 0) {
         text += &format!(" and {more} more");
     }

@@ -11,6 +11,7 @@ use super::contents::Contents;
 use super::error::PackError;
 use super::options::{PackOptions, PackedFile};
 use super::temporary::Temporary;
+use crate::dataset::shown;
 
 #[derive(Debug)]
 pub(super) enum Out {
@@ -20,7 +21,8 @@ pub(super) enum Out {
 
 impl Out {
     pub(super) fn new(path: &Path) -> Self {
-        let is_file = path.file_name().is_some_and(|name| name.as_bytes().ends_with(b".safetensors"));
+        // A slash at the end says that it is a folder.
+        let is_file = path.as_os_str().as_bytes().ends_with(b".safetensors");
         if is_file { Self::File(path.to_owned()) } else { Self::Folder(path.to_owned()) }
     }
 
@@ -40,7 +42,7 @@ impl Out {
             Self::File(path) => {
                 let what = format!(
                     "{}: {} bytes of data need {shards} files, and one was asked for",
-                    path.display(),
+                    shown(path),
                     contents.data_bytes()
                 );
                 return Err(PackError::setting(what, "give a folder, or allow larger shards"));
@@ -65,9 +67,12 @@ impl Out {
         let path = self.folder();
         let is_new = matches!(self, Self::Folder(_)) && !path.exists();
         if is_new {
+            let new = path.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists());
+            let folder = Folder { path, new: new.collect() };
             fs::create_dir_all(path).map_err(|error| PackError::io(path, None, "make the folder", error))?;
+            return Ok(folder);
         }
-        Ok(Folder { path, is_new })
+        Ok(Folder { path, new: Vec::new() })
     }
 
     /// Gives files, all of them whole, their final names.
@@ -120,10 +125,11 @@ impl Out {
     }
 }
 
-/// A folder that, where it was made for this pack, is removed unless it is kept.
+/// A folder that, where it was made for this pack, is removed unless it is kept; and so are those above it.
 pub(super) struct Folder<'a> {
     path: &'a Path,
-    is_new: bool,
+    /// Those that were made, the innermost first.
+    new: Vec<&'a Path>,
 }
 
 impl Folder<'_> {
@@ -132,15 +138,15 @@ impl Folder<'_> {
     }
 
     pub(super) fn keep(mut self) {
-        self.is_new = false;
+        self.new.clear();
     }
 }
 
 impl Drop for Folder<'_> {
     fn drop(&mut self) {
-        if self.is_new {
+        for path in &self.new {
             // It fails where somebody else has put something there.
-            let _ = fs::remove_dir(self.path);
+            let _ = fs::remove_dir(path);
         }
     }
 }

@@ -18,6 +18,9 @@ pub(super) struct Field {
     place: usize,
 }
 
+/// A file of a hundred bytes may have as many rows of nothing as there are numbers, which nobody would see the end of.
+const MOST_EMPTY: u64 = 1 << 24;
+
 /// The fields that all samples have, those of wide types first; `None` where samples differ. Reads no payload.
 pub(super) fn fields(dataset: &dyn Dataset) -> Result<Option<Vec<Field>>, PackError> {
     if dataset.is_empty() {
@@ -36,7 +39,12 @@ pub(super) fn fields(dataset: &dyn Dataset) -> Result<Option<Vec<Field>>, PackEr
         return Err(refused(dataset, 0, "it has no tensors".into()));
     }
     let mut sample = SampleSpec::new();
+    let mut bytes = first.bytes();
     for index in 1..dataset.len() {
+        if index == MOST_EMPTY && bytes == 0 {
+            let what = format!("the first {MOST_EMPTY} of {} samples have no bytes", dataset.len());
+            return Err(PackError::setting(what, "pack a dataset whose samples hold something"));
+        }
         sample.clear();
         dataset.locate(index, &mut sample)?;
         let same = sample.tensors() == first.tensors() || has_all(&sample, &fields);
@@ -46,6 +54,7 @@ pub(super) fn fields(dataset: &dyn Dataset) -> Result<Option<Vec<Field>>, PackEr
         for (tensor, ranges) in sample.fields() {
             check_bytes(tensor, ranges).map_err(|what| refused(dataset, index, what))?;
         }
+        bytes = bytes.saturating_add(sample.bytes());
     }
     if let Some(field) = fields.iter().find(|field| *field.row.name == *METADATA) {
         return Err(reserved(&field.row.name));

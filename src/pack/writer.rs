@@ -12,6 +12,7 @@ use nix::libc;
 use super::error::PackError;
 use super::header::BLOCK;
 use super::temporary::Temporary;
+use crate::dataset::shown;
 use crate::memory::{Arena, Slot};
 use crate::sys::statfs::{self, FileSystem};
 use crate::sys::statx::{self, DirectAlign};
@@ -113,7 +114,7 @@ impl<'a> Writer<'a> {
 
     fn other_length(&self) -> PackError {
         PackError::setting(
-            format!("{}: the dataset gave other bytes than it said, {} with the header", self.path.display(), self.len),
+            format!("{}: the dataset gave other bytes than it said, {} with the header", shown(self.path), self.len),
             "correct the dataset",
         )
     }

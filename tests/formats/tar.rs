@@ -200,5 +200,5 @@ fn compressed_archives_are_refused_with_what_to_do() {
     fs::write(folder.path().join("a.x"), "1").unwrap();
     or_skip!(gnu_tar(folder.path(), &["-czf", "a.tar", "a.x"]));
     let refused = WebDataset::open(&[folder.path().join("a.tar")], TarIndex::Memory).unwrap_err().to_string();
-    assert!(refused.ends_with("a.tar at 0: it is compressed with gzip; unpack it with `gzip -d`"), "{refused}");
+    assert!(refused.contains("a.tar at 0: it is compressed with gzip; decompress it first"), "{refused}");
 }

@@ -170,3 +170,40 @@ fn a_source_that_changes_leaves_nothing() {
     assert!(error.contains("two.data"), "{error}");
     assert!(names(out.path()).is_empty());
 }
+
+#[test]
+fn a_slash_at_the_end_says_folder_and_a_link_to_nowhere_is_named() {
+    let (source, out) = (folder(), folder());
+    let made = Made::new(source.path(), &uniform(3));
+    let path = out.path().join("x.safetensors/");
+    let packed = pack(&made, &path, &PackOptions::new()).unwrap();
+    assert_eq!(packed.files[0].path, path.join("shard-000000.safetensors"));
+    symlink("nowhere", out.path().join("link")).unwrap();
+    let said = pack(&made, &out.path().join("link"), &PackOptions::new()).unwrap_err().to_string();
+    assert!(said.contains("link") && said.contains("leads nowhere"), "{said}");
+}
+
+#[test]
+fn folders_that_were_made_go_with_a_pack_that_fails() {
+    let (source, out) = (folder(), folder());
+    let made = Made::new(source.path(), &uniform(3));
+    fs::write(made.files[0].path(), "shorter").unwrap();
+    pack(&made, &out.path().join("a/b/c"), &PackOptions::new()).unwrap_err();
+    assert_eq!(names(out.path()), [""; 0]);
+}
+
+/// A file of a hundred bytes that says it has 2^62 rows of nothing.
+#[test]
+fn rows_of_nothing_without_end_are_refused() {
+    let (source, out) = (folder(), folder());
+    let path = source.path().join("x.npy");
+    let header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({}, 0), }}", 1_u64 << 62);
+    let bytes = [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes()].concat();
+    fs::write(&path, bytes).unwrap();
+    let npy = forebay::dataset::Npy::open(&[path]).unwrap();
+    let begun = std::time::Instant::now();
+    let said = pack(&npy, &out.path().join("x.safetensors"), &PackOptions::new()).unwrap_err().to_string();
+    assert!(said.contains("have no bytes"), "{said}");
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+    assert_eq!(names(out.path()), [""; 0]);
+}

@@ -3,10 +3,8 @@
 //! Names and paths are shown as text; a byte that is none is shown as `\xNN`.
 
 use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use forebay::dataset::{DataFile, Dataset, Format, Shape, Stored, StoredTensor, open_stored};
+use forebay::dataset::{DataFile, Dataset, Format, Shape, Stored, StoredTensor, open_stored, shown};
 use serde::Serialize;
 
 use crate::args::{self, Common};
@@ -70,7 +68,7 @@ impl<'a> List<'a> {
         let is_next = self.file.as_ref().is_none_or(|(number, _)| *number != range.file);
         if is_next {
             let file = self.stored.dataset.files().get(range.file as usize).map(DataFile::path);
-            self.file = Some((range.file, file.map_or_else(String::new, shown)));
+            self.file = Some((range.file, file.map_or_else(String::new, |path| shown(path).into_owned())));
         }
         self.tensors += 1;
         self.bytes = self.bytes.saturating_add(range.len);
@@ -128,16 +126,4 @@ impl Summary {
         let (tensors, files) = (counted(self.tensors, "tensor"), counted(self.files, "file"));
         format!("{}: {tensors} of {} in {files}; {samples}", self.format, byte_count::shown(self.bytes))
     }
-}
-
-/// A path as text, a byte that is none as `\xNN`.
-pub fn shown(path: &Path) -> String {
-    let mut shown = String::new();
-    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
-        shown.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            let _ = write!(shown, "\\x{byte:02x}");
-        }
-    }
-    shown
 }

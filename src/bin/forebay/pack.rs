@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use forebay::dataset::{DataFile, Dataset, Format, Safetensors, Stored, open_stored};
+use forebay::dataset::{DataFile, Dataset, Format, Safetensors, Stored, open_stored, shown};
 use forebay::pack::{PackOptions, Packed, PackedFile, pack, pack_tensors};
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::args::{self, Common, Device};
 use crate::failure::{Failure, Outcome};
 use crate::stderr::{Progress, one_line};
 use crate::stdout::Stdout;
-use crate::{byte_count, carrier, inspect, json};
+use crate::{byte_count, carrier, json};
 
 pub fn run(common: &Common, pack: &args::Pack) -> Outcome {
     let start = Instant::now();
@@ -78,7 +78,7 @@ fn metadata(stored: &Stored) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 fn in_words(file: &PackedFile) -> String {
-    let path = one_line(&inspect::shown(&file.path));
+    let path = one_line(&shown(&file.path));
     let samples = if file.samples > 0 { format!("{} samples, ", file.samples) } else { String::new() };
     format!("{path}: {samples}{} tensors, {}", file.tensors, byte_count::shown(file.bytes))
 }
@@ -94,7 +94,7 @@ struct Shard {
 impl Shard {
     fn new(file: &PackedFile) -> Self {
         let PackedFile { path, samples, tensors, bytes, .. } = file;
-        Self { file: inspect::shown(path), samples: *samples, tensors: *tensors, bytes: *bytes }
+        Self { file: shown(path).into_owned(), samples: *samples, tensors: *tensors, bytes: *bytes }
     }
 }
 

@@ -57,7 +57,7 @@ impl Children {
         Box::new(self.datasets.iter().zip(&self.first_files).enumerate().flat_map(move |(child, (dataset, first))| {
             dataset.stored().map(move |stored| {
                 let mut stored = stored?;
-                stored.range.file += first;
+                stored.range.file = stored.range.file.saturating_add(*first);
                 if self.datasets.len() > 1 {
                     stored.spec.name = format!("{child}/{}", stored.spec.name).into();
                 }

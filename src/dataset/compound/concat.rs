@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::children::Children;
+use crate::dataset::ends::Ends;
 use crate::dataset::{DataFile, Dataset, DatasetError, Fingerprint, SampleSpec, StoredTensors};
 
 /// Datasets one after the other: all samples of the first, then those of the second, and so on.
@@ -12,8 +13,7 @@ use crate::dataset::{DataFile, Dataset, DatasetError, Fingerprint, SampleSpec, S
 #[derive(Debug)]
 pub struct Concat {
     children: Children,
-    /// For each child the number of the sample behind its last.
-    ends: Vec<u64>,
+    ends: Ends,
 }
 
 impl Concat {
@@ -26,28 +26,19 @@ impl Concat {
         if datasets.is_empty() {
             return Err(DatasetError::setting("", "there are no datasets to concatenate", "give at least one"));
         }
-        let mut ends = Vec::with_capacity(datasets.len());
-        let mut end = 0_u64;
+        let mut ends = Ends::with_capacity(datasets.len());
         for dataset in &datasets {
-            end = end.checked_add(dataset.len()).ok_or_else(|| {
+            ends.push(dataset.len()).ok_or_else(|| {
                 DatasetError::setting("", "the datasets have more than 2^64 - 1 samples together", "use fewer of them")
             })?;
-            ends.push(end);
         }
         Ok(Self { children: Children::new(datasets)?, ends })
-    }
-
-    /// The child that has sample `index`, and its number there.
-    fn place(&self, index: u64) -> Option<(usize, u64)> {
-        let child = self.ends.partition_point(|&end| end <= index);
-        let start = if child == 0 { 0 } else { self.ends[child - 1] };
-        (child < self.ends.len()).then(|| (child, index - start))
     }
 }
 
 impl Dataset for Concat {
     fn len(&self) -> u64 {
-        self.ends.last().copied().unwrap_or(0)
+        self.ends.len()
     }
 
     fn files(&self) -> &[DataFile] {
@@ -55,7 +46,7 @@ impl Dataset for Concat {
     }
 
     fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
-        let (child, index) = self.place(index).ok_or_else(|| DatasetError::no_sample(index, self.len()))?;
+        let (child, index) = self.ends.find(index).ok_or_else(|| DatasetError::no_sample(index, self.len()))?;
         self.children.locate(child, index, sample)
     }
 
@@ -64,7 +55,7 @@ impl Dataset for Concat {
     }
 
     fn id(&self, index: u64) -> Cow<'_, str> {
-        match self.place(index) {
+        match self.ends.find(index) {
             Some((child, index)) => self.children.id(child, index),
             None => Cow::Owned(index.to_string()),
         }

@@ -2,11 +2,11 @@
 
 use super::super::dtype::DType;
 use super::super::error::{DatasetError, DatasetFault};
+use super::super::foreign;
 use super::super::source::Source;
+use super::super::text::shown;
 
 const MAGIC: &[u8] = b"MMIDIDX\0\0";
-/// Of the format that came before.
-const OLD_MAGIC: &[u8] = b"TNTIDX\0\0";
 /// Magic, version, code of the type, and how many sequences and boundaries of documents there are.
 const HEADER_LEN: u64 = 34;
 pub(super) const FIX: &str = "write the pair again with Megatron's preprocess_data.py";
@@ -32,16 +32,10 @@ impl<'a> Index<'a> {
     pub(super) fn read(source: &'a Source) -> Result<Self, DatasetError> {
         let mut head = [0; HEADER_LEN as usize];
         let len = source.read_up_to(0, &mut head)?;
-        let begun = &head[..len.min(MAGIC.len())];
-        if head.starts_with(OLD_MAGIC) {
-            return Err(source.unsupported(0, "this is an index of the format before Megatron's present one", FIX));
-        }
-        if !MAGIC.starts_with(begun) {
-            return Err(source.malformed(
-                0,
-                "this is no index of Megatron's",
-                "give the .idx that belongs to the .bin",
-            ));
+        if !MAGIC.starts_with(&head[..len.min(MAGIC.len())]) {
+            return Err(foreign::instead(source, &head[..len]).unwrap_or_else(|| {
+                source.malformed(0, "this is no index of Megatron's", "give the .idx that belongs to the .bin")
+            }));
         }
         source.check_range(0, HEADER_LEN, "the index's header")?;
         let number = |at: usize| head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |it| u64::from_le_bytes(*it));
@@ -152,6 +146,7 @@ pub(super) fn walk(index: &Index<'_>, bin: &Source, mut each: impl FnMut(Step) -
         ));
     }
     let mut end = 0;
+    let mut sparse = Sparse::default();
     let (mut lengths, mut pointers) = (Vec::new(), Vec::new());
     let mut first = 0;
     while first < index.sequences {
@@ -161,6 +156,7 @@ pub(super) fn walk(index: &Index<'_>, bin: &Source, mut each: impl FnMut(Step) -
         let (lengths, pointers) = (lengths.as_chunks::<4>().0, pointers.as_chunks::<8>().0);
         for (number, (length, pointer)) in (first..).zip(lengths.iter().zip(pointers)) {
             while boundary == Some(number) {
+                sparse.check(Step::Boundary).map_err(|what| source.unsupported(index.length_at(number), what, FIX))?;
                 if !each(Step::Boundary) {
                     return Ok(false);
                 }
@@ -176,29 +172,69 @@ pub(super) fn walk(index: &Index<'_>, bin: &Source, mut each: impl FnMut(Step) -
                 return Err(misplaced(index, bin, number, offset, tokens));
             };
             end = end.max(sequence_end);
-            if !each(Step::Sequence { number, offset, tokens }) {
+            let step = Step::Sequence { number, offset, tokens };
+            sparse.check(step).map_err(|what| source.unsupported(index.length_at(number), what, FIX))?;
+            if !each(step) {
                 return Ok(false);
             }
         }
         first += count;
     }
     while boundary == Some(index.sequences) {
+        let at = index.boundary_at(boundaries.next.saturating_sub(1));
+        sparse.check(Step::Boundary).map_err(|what| source.unsupported(at, what, FIX))?;
         each(Step::Boundary);
         boundary = boundaries.next()?;
     }
     if end < bin.len() {
-        let what =
-            format!("{} bytes follow the last sequence that {} tells of", bin.len() - end, source.path().display());
+        let what = format!("{} bytes follow the last sequence that {} tells of", bin.len() - end, shown(source.path()));
         return Err(bin.malformed(end, what, "give the .idx that belongs to this .bin"));
     }
     Ok(true)
+}
+
+/// Counts what is empty. Holes in a file read as sequences and documents of nothing, which no walk would come to the end
+/// of; in files that people have they are few.
+#[derive(Default)]
+struct Sparse {
+    tokens: u64,
+    empty_sequences: u64,
+    sequences_since: u64,
+    documents: u64,
+    empty_documents: u64,
+}
+
+impl Sparse {
+    const MOST: u64 = 1 << 20;
+
+    fn check(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Sequence { tokens, .. } => {
+                self.sequences_since += 1;
+                self.tokens = self.tokens.saturating_add(tokens.into());
+                self.empty_sequences += u64::from(tokens == 0);
+            }
+            Step::Boundary => {
+                self.documents += 1;
+                self.empty_documents += u64::from(std::mem::take(&mut self.sequences_since) == 0);
+            }
+        }
+        let (empty, of) = match step {
+            Step::Sequence { .. } => (self.empty_sequences, self.tokens),
+            Step::Boundary => (self.empty_documents, self.documents - self.empty_documents),
+        };
+        match empty > Self::MOST.saturating_add(of) {
+            true => Err(format!("more than {} sequences or documents up to here are empty", Self::MOST)),
+            false => Ok(()),
+        }
+    }
 }
 
 fn misplaced(index: &Index<'_>, bin: &Source, number: u64, offset: u64, tokens: u32) -> DatasetError {
     let what = format!(
         "sequence {number} of {tokens} tokens at {offset} does not lie in the {} bytes of {}",
         bin.len(),
-        bin.path().display()
+        shown(bin.path())
     );
     index.source.malformed(index.pointer_at(number), what, "give the .bin that belongs to this .idx")
 }

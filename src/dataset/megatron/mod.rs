@@ -19,6 +19,7 @@ use super::parts::{Parts, stem};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 use super::split::{Split, Windows};
+use super::text::shown;
 use index::Index;
 use table::Table;
 
@@ -81,7 +82,7 @@ impl Megatron {
         let (mut tables, mut indices) = (Vec::with_capacity(pairs.len()), Vec::with_capacity(pairs.len()));
         for (other, idx, bin, table, samples) in pairs {
             if other != dtype {
-                let what = format!("its tokens are of {other}, and those of {} of {dtype}", paths[0].display());
+                let what = format!("its tokens are of {other}, and those of {} of {dtype}", shown(&paths[0]));
                 return Err(DatasetError::setting(idx.path(), what, "give pairs of one type"));
             }
             parts.push(bin, samples)?;

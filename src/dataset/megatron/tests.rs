@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -281,4 +282,34 @@ fn a_large_index_opens_at_once() {
         eprintln!("{count} sequences of {split:?}: {} samples in {took:?}", megatron.len());
         assert!(took < Duration::from_secs(2));
     }
+}
+
+/// Holes read as sequences and documents of nothing: neither their walk nor their table may go on to the end.
+#[test]
+fn indices_of_nothing_are_refused_soon_and_a_few_million_empty_documents_are_not() {
+    const MANY: u64 = 1 << 31;
+    let folder = tempfile::tempdir().unwrap();
+    let idx = folder.path().join("x.idx");
+    fs::write(folder.path().join("x.bin"), [0; 20]).unwrap();
+    for (sequences, boundaries) in [(MANY, 2), (0, MANY), (MANY, MANY)] {
+        let mut head = b"MMIDIDX\0\0".to_vec();
+        head.extend(1_u64.to_le_bytes());
+        head.push(8);
+        head.extend([sequences, boundaries].map(u64::to_le_bytes).as_flattened());
+        let file = fs::File::create(&idx).unwrap();
+        let len = 34 + sequences * 12 + boundaries * 8;
+        file.set_len(len).unwrap();
+        file.write_all_at(&head, 0).unwrap();
+        file.write_all_at(&sequences.to_le_bytes(), len - 8).unwrap();
+        for split in [Split::Documents, Split::windows(1)] {
+            let begun = Instant::now();
+            let error = Megatron::open(std::slice::from_ref(&idx), split).unwrap_err();
+            // A machine may have no room for so long a table either.
+            let said = error.to_string();
+            assert!(["are empty", "not fit into memory"].iter().any(|it| said.contains(it)), "{said}");
+            assert!(error.offset.is_some_and(|at| at < len) && begun.elapsed() < Duration::from_secs(5), "{error}");
+        }
+    }
+    let sparse = self::idx(&[10], &[&vec![0; 1 << 20][..], &[1]].concat());
+    assert_eq!(sparse.opened(20, Split::Documents).unwrap().len(), 1 << 20);
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::error::{DatasetError, DatasetFault};
+use super::super::foreign;
 use super::super::source::Source;
 use super::super::spec::TensorSpec;
 use super::{descr, literal};
@@ -87,7 +88,12 @@ struct Preamble {
 fn preamble(within: &Within<'_>, head: &[u8]) -> Result<Preamble, DatasetError> {
     let begun = &head[..head.len().min(MAGIC.len())];
     if !MAGIC.starts_with(begun) {
-        return Err(within.malformed(0, "this is no array of numpy's", "give a file that numpy.save has written"));
+        let other = || within.malformed(0, "this is no array of numpy's", "give a file that numpy.save has written");
+        let whole = within.place.start == 0;
+        return Err(Some(head)
+            .filter(|_| whole)
+            .and_then(|head| foreign::instead(within.source, head))
+            .unwrap_or_else(other));
     }
     within.check(0, MAGIC.len() as u64 + 2, "the header")?;
     let (len, header_len) = match head {

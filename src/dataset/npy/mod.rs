@@ -19,6 +19,7 @@ use super::parts::{Parts, stem};
 use super::shape::Shape;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+use super::text::shown;
 
 /// Arrays in numpy's own format (`.npy`), whose samples are their rows.
 ///
@@ -64,7 +65,7 @@ impl Npy {
                         "its rows are {} of {}, and those of {} before it {} of {}",
                         spec.shape,
                         spec.dtype,
-                        paths[0].display(),
+                        shown(&paths[0]),
                         first.shape,
                         first.dtype
                     );

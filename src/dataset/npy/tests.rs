@@ -130,7 +130,8 @@ fn what_is_not_read_is_refused_with_what_to_do() {
     assert!(refused(&npy(1, &dictionary("<f4", "()"), &[0; 4])).1.contains("atleast_1d"));
     assert!(refused(b"\x93NUMPY\x04\x00\x76\x00").1.contains("version 4.0"));
     assert!(refused(b"\x93NUMPY\x01\x01\x76\x00").1.contains("version 1.1"));
-    assert!(refused(b"PK\x03\x04").1.contains("no array"));
+    assert!(refused(b"PK\x03\x04").1.contains("a zip archive"));
+    assert!(refused(b"\x93numpy").1.contains("no array"));
     let mut latin = npy(3, &dictionary("<f4", "(0,)"), &[]);
     latin[30] = 0xff;
     assert_eq!(refused(&latin).0, Some(30));

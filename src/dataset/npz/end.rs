@@ -1,6 +1,7 @@
 //! The end of an archive, which tells where its directory is.
 
 use super::super::error::DatasetError;
+use super::super::foreign;
 use super::super::source::Source;
 use super::fields::Fields;
 use super::zip::REWRITE;
@@ -34,7 +35,11 @@ pub(super) fn directory(source: &Source) -> Result<Directory, DatasetError> {
     let end_at = find_end(&tail).ok_or_else(|| {
         let what = "the file has no end of a zip archive";
         source.malformed(source.len(), what, "get the file again: it may have been cut short")
-    })?;
+    });
+    let end_at = match end_at {
+        Ok(at) => at,
+        Err(cut) => return Err(other(source)?.unwrap_or(cut)),
+    };
 
     let end = &tail[end_at..];
     let end_offset = tail_at + end_at as u64;
@@ -64,6 +69,13 @@ pub(super) fn directory(source: &Source) -> Result<Directory, DatasetError> {
         return Err(source.unsupported(end_offset, "the archive is spread over several files", REWRITE));
     }
     check(source, directory, ends_at, end_offset)
+}
+
+/// What the file is in place of an archive, where that is known.
+fn other(source: &Source) -> Result<Option<DatasetError>, DatasetError> {
+    let mut head = [0; 512];
+    let len = source.read_up_to(0, &mut head)?;
+    Ok(Some(&head[..len]).filter(|head| !super::looks_like(head)).and_then(|head| foreign::instead(source, head)))
 }
 
 /// Where in a file's tail its archive's end begins: the last place from which a comment of the length that is told there

@@ -18,7 +18,7 @@ use super::parallel::in_parallel;
 use super::parts::Parts;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
-use super::text::in_message;
+use super::text::{in_message, shown};
 
 /// Archives that `numpy.savez` writes (`.npz`): zip files of arrays, whose samples are the rows of all their arrays.
 ///
@@ -63,7 +63,7 @@ impl Npz {
                 data_offsets.extend(arrays.iter().map(|array| array.header.data_offset));
             } else {
                 let places = matched(&rows, &fields).map_err(|what| {
-                    let what = format!("{what} of {} before it", paths[0].display());
+                    let what = format!("{what} of {} before it", shown(&paths[0]));
                     DatasetError::setting(file.path(), what, "give archives whose arrays are alike")
                 })?;
                 data_offsets.extend(places.iter().map(|&place| arrays[place].header.data_offset));

@@ -13,8 +13,6 @@ pub(super) struct Member {
     pub(super) name: String,
     /// Where its entry in the central directory begins.
     pub(super) entry: u64,
-    /// Where its local header begins.
-    pub(super) local: u64,
     /// Where its bytes begin.
     pub(super) start: u64,
     /// Bytes.
@@ -29,23 +27,45 @@ pub(super) fn members(source: &Source) -> Result<Vec<Member>, DatasetError> {
     let bytes = source.read_vec(directory.start, directory.len, "the central directory")?;
     let mut fields = Fields::new(source, directory.start, &bytes, "the central directory");
     // An entry has at least 46 bytes, so there are no more than the directory has room for.
-    let mut members = Vec::new();
+    let mut entries = Vec::new();
     for _ in 0..directory.entries {
-        let entry = Entry::read(&mut fields)?;
-        members.push(entry.member(source, &directory)?);
+        entries.push(Entry::read(&mut fields)?);
     }
     if fields.left() > 0 {
         let what = format!("{} bytes follow the last entry of the central directory", fields.left());
         return Err(source.malformed(fields.at(), what, REWRITE));
     }
-    check_overlaps(source, &members)?;
-    Ok(members)
+    let ends = ends(source, &entries, &directory)?;
+    let mut extra_left = MOST_EXTRA;
+    entries.iter().zip(ends).map(|(entry, end)| entry.member(source, end, &mut extra_left)).collect()
+}
+
+/// Where each member must end at the latest: where the next one begins, or the directory. Looked at before any member is,
+/// since many entries that name one place would have it read as often.
+fn ends(source: &Source, entries: &[Entry<'_>], directory: &Directory) -> Result<Vec<u64>, DatasetError> {
+    let mut by_place: Vec<usize> = (0..entries.len()).collect();
+    by_place.sort_unstable_by_key(|&i| entries[i].local);
+    let mut ends = vec![directory.start; entries.len()];
+    for pair in by_place.windows(2) {
+        let &[first, second] = pair else { continue };
+        let (one, next) = (&entries[first], &entries[second]);
+        if one.local.saturating_add(LOCAL_LEN) > next.local {
+            let [one, other] = [one, next].map(|entry| in_message(entry.name));
+            return Err(source.malformed(next.local, format!("members {one} and {other} overlap"), REWRITE));
+        }
+        ends[first] = next.local;
+    }
+    Ok(ends)
 }
 
 pub(super) const REWRITE: &str = "write the archive again with numpy.savez";
 
 const ENTRY: u32 = 0x0201_4b50;
 const LOCAL: u32 = 0x0403_4b50;
+/// Bytes of a local header without name and extra field.
+const LOCAL_LEN: u64 = 30;
+/// Bytes of all local extra fields that are read; numpy writes 20 a member.
+const MOST_EXTRA: u64 = 8 << 20;
 const ZIP64: u16 = 1;
 /// A number that does not fit is this, and stands in the ZIP64 field.
 const ELSEWHERE: u32 = u32::MAX;
@@ -97,7 +117,7 @@ impl<'a> Entry<'a> {
     }
 
     /// The member, where its local header says the same.
-    fn member(&self, source: &Source, directory: &Directory) -> Result<Member, DatasetError> {
+    fn member(&self, source: &Source, end: u64, extra_left: &mut u64) -> Result<Member, DatasetError> {
         let name = text(self.name).into_owned();
         let not_read = |what: &str, fix| {
             Err(source.unsupported(self.at, format!("member {} is {what}", in_message(name.as_bytes())), fix))
@@ -117,24 +137,21 @@ impl<'a> Entry<'a> {
         if self.compressed != self.len {
             return Err(wrong("is stored as it is, and yet has two lengths"));
         }
-        let start = self.check_local(source, directory).map_err(|disagreement| match disagreement {
+        let start = self.check_local(source, end, extra_left).map_err(|disagreement| match disagreement {
             Disagreement::Said(error) => error,
             Disagreement::Of(what) => wrong(what),
         })?;
         match start.checked_add(self.len) {
-            Some(end) if end <= directory.start => {
-                Ok(Member { entry: self.at, local: self.local, start, len: self.len, name })
-            }
-            _ => Err(wrong("reaches into the central directory")),
+            Some(its) if its <= end => Ok(Member { entry: self.at, start, len: self.len, name }),
+            _ => Err(wrong("reaches into the next one or the central directory: they overlap")),
         }
     }
 
     /// Where the member's bytes begin.
-    fn check_local(&self, source: &Source, directory: &Directory) -> Result<u64, Disagreement> {
-        const LEN: u64 = 30;
-        let head_end = self.local.checked_add(LEN).filter(|&end| end <= directory.start);
+    fn check_local(&self, source: &Source, end: u64, extra_left: &mut u64) -> Result<u64, Disagreement> {
+        let head_end = self.local.checked_add(LOCAL_LEN).filter(|&head| head <= end);
         let head_end = head_end.ok_or(Disagreement::Of("lies behind the central directory"))?;
-        let mut head = [0; LEN as usize];
+        let mut head = [0; LOCAL_LEN as usize];
         source.read_at(self.local, &mut head, "the local header")?;
         let mut fields = Fields::new(source, self.local, &head, "the local header");
         if fields.u32()? != LOCAL {
@@ -147,9 +164,12 @@ impl<'a> Entry<'a> {
         let (name_len, extra_len) = (fields.u16()?, fields.u16()?);
 
         let rest_len = u64::from(name_len) + u64::from(extra_len);
-        if head_end + rest_len > directory.start {
-            return Err(Disagreement::Of("has a local header that reaches into the central directory"));
+        if head_end + rest_len > end {
+            return Err(Disagreement::Of("has a local header that reaches into the next member or the directory"));
         }
+        *extra_left = extra_left
+            .checked_sub(extra_len.into())
+            .ok_or(Disagreement::Of("has an extra field that, with those before it, is longer than anybody needs"))?;
         let rest = source.read_vec(head_end, rest_len, "the local header")?;
         let mut fields = Fields::new(source, head_end, &rest, "the local header");
         if fields.bytes(name_len.into())? != self.name {
@@ -203,22 +223,4 @@ fn wide(extra: &mut Fields<'_, '_>, narrow: [u32; 3]) -> Result<[u64; 3], Datase
         }
     }
     Ok(wide)
-}
-
-fn check_overlaps(source: &Source, members: &[Member]) -> Result<(), DatasetError> {
-    let mut by_place: Vec<&Member> = members.iter().collect();
-    by_place.sort_unstable_by_key(|member| member.local);
-    for pair in by_place.windows(2) {
-        if let [first, second] = pair
-            && first.start + first.len > second.local
-        {
-            let what = format!(
-                "members {} and {} overlap",
-                in_message(first.name.as_bytes()),
-                in_message(second.name.as_bytes())
-            );
-            return Err(source.malformed(second.local, what, REWRITE));
-        }
-    }
-    Ok(())
 }

@@ -4,13 +4,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::folder;
-use super::foreign::{self, Foreign};
 use super::format::Format;
 use super::names::{self, Kind, Named};
 use super::options::OpenOptions;
 use super::sniff::{self, Content};
+use crate::dataset::foreign::{self, Foreign};
 use crate::dataset::source::Source;
-use crate::dataset::text::text;
+use crate::dataset::text::shown;
 use crate::dataset::{DatasetError, safetensors};
 
 /// The format of all of these files.
@@ -28,7 +28,7 @@ pub(super) fn of(files: &[PathBuf], options: &OpenOptions) -> Result<Format, Dat
         }
         let other_format = of_file(other, options)?;
         if other_format != format {
-            let what = format!("it is {other_format}, and {} is {format}", text(first.as_os_str().as_bytes()));
+            let what = format!("it is {other_format}, and {} is {format}", shown(first));
             return Err(DatasetError::setting(other, what, "give files of one format, or concatenate datasets"));
         }
     }

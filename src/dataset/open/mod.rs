@@ -4,7 +4,6 @@
 
 mod expand;
 mod folder;
-mod foreign;
 mod format;
 mod kind;
 mod names;

@@ -1,7 +1,7 @@
 //! What a file is by its first bytes. All tests are in one table, the surest first.
 
-use super::foreign::{self, Foreign};
 use super::format::Format;
+use crate::dataset::foreign::{self, Foreign};
 use crate::dataset::{TfRecord, WebDataset, megatron, npy, npz, safetensors, tokens};
 
 /// As much of the file as is looked at: a tar header.

@@ -9,9 +9,11 @@ use super::diagnosis;
 use super::listing::Listing;
 use crate::dataset::dtype::DType;
 use crate::dataset::error::{DatasetError, DatasetFault};
+use crate::dataset::foreign;
 use crate::dataset::shape::Shape;
 use crate::dataset::source::Source;
 use crate::dataset::spec::TensorSpec;
+use crate::dataset::text::brief;
 
 /// Bytes of the longest header that is read, as in the safetensors crate.
 pub(crate) const HEADER_CAP: u64 = 100_000_000;
@@ -79,18 +81,6 @@ fn not_json(source: &Source, json: &[u8], error: &serde_json::Error) -> DatasetE
     }
 }
 
-/// Names, which messages hold, may be as long as a header.
-fn brief(what: String) -> String {
-    const BEGINNING: usize = 500;
-    const END: usize = 250;
-    let beginning = what.char_indices().nth(BEGINNING).map(|(at, _)| at);
-    let end = what.char_indices().rev().nth(END).map(|(at, _)| at);
-    match (beginning, end) {
-        (Some(beginning), Some(end)) if beginning < end => format!("{}…{}", &what[..beginning], &what[end..]),
-        _ => what,
-    }
-}
-
 fn json(source: &Source) -> Result<Vec<u8>, DatasetError> {
     const NOT_ONE: &str = "check that it is a safetensors file";
     let mut head = [0; 512];
@@ -100,30 +90,19 @@ fn json(source: &Source) -> Result<Vec<u8>, DatasetError> {
         return Err(source.fault(0, DatasetFault::Truncated { what: "the length of the header".into(), missing }));
     };
     let length = u64::from_le_bytes(*length);
-    let it = || foreign(&head).map_or(String::new(), |kind| format!(", as this is {kind}"));
+    let refused = |at, what: String| {
+        Err(foreign::instead(source, &head[..read]).unwrap_or_else(|| source.malformed(at, what, NOT_ONE)))
+    };
     if length > HEADER_CAP {
-        let what = format!("the header would have {length} bytes, and more than {HEADER_CAP} are not read{}", it());
-        return Err(source.malformed(0, what, NOT_ONE));
+        return refused(0, format!("the header would have {length} bytes, and more than {HEADER_CAP} are not read"));
     }
     // What is no JSON need not be read to its end.
     let first = &first[..first.len().min(length as usize)];
     if !first.iter().all(|byte| b" \n\r\t".contains(byte)) && !begins_object(first) {
-        return Err(source.malformed(LENGTH, format!("the header does not begin with {{{}", it()), NOT_ONE));
+        return refused(LENGTH, "the header does not begin with {".into());
     }
-    source.read_vec(LENGTH, length, "the header")
-}
-
-/// What a file may be that was taken for one.
-fn foreign(head: &[u8]) -> Option<&'static str> {
-    const KINDS: [(&[u8], &str); 6] = [
-        (b"PK\x03\x04", "a zip archive, such as what torch.save writes"),
-        (b"\x80\x02", "a Python pickle"),
-        (b"\x80\x04", "a Python pickle"),
-        (b"GGUF", "a GGUF file"),
-        (b"\x89HDF", "an HDF5 file"),
-        (b"version ", "the pointer that Git LFS leaves for a file that was not fetched"),
-    ];
-    KINDS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, kind)| *kind)
+    // Zeros are no JSON: what follows them need not be read, nor its memory touched.
+    source.read_vec_until(LENGTH, length, "the header", |piece| piece.contains(&0))
 }
 
 fn check_end(source: &Source, data: u64, data_len: u64) -> Result<(), DatasetError> {

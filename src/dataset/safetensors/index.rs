@@ -2,20 +2,66 @@
 //! in. It is the authority: what files hold beside it does not count.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::fs;
+use std::io::{self, BufReader};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::{Error, MapAccess, Visitor};
 
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::source::Source;
+use crate::dataset::text::{brief, in_message, shown};
 
-/// Bytes of the longest index that is read.
-const CAP: u64 = 1 << 30;
+/// Bytes of the longest index that is read: some two million tensors.
+const CAP: u64 = 256 << 20;
 
 #[derive(Deserialize)]
 struct Json {
-    weight_map: HashMap<String, String>,
+    weight_map: WeightMap,
+}
+
+/// The names of the tensors of each file.
+struct WeightMap(BTreeMap<String, BTreeSet<String>>);
+
+impl<'de> Deserialize<'de> for WeightMap {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = WeightMap;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of tensors and files")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WeightMap, A::Error> {
+                // Files are few, and each name of one is kept once.
+                let (mut files, mut numbers, mut tensors) = (Vec::new(), HashMap::new(), HashMap::new());
+                while let Some((tensor, file)) = map.next_entry::<String, String>()? {
+                    let number = *numbers.entry(file).or_insert_with_key(|file| {
+                        files.push(file.clone());
+                        files.len() - 1
+                    });
+                    // Readers differ on which of two counts.
+                    if let Some(&before) = tensors.get(&tensor).filter(|&&before| before != number) {
+                        let [before, now] = [before, number].map(|number| in_message(files[number].as_bytes()));
+                        return Err(A::Error::custom(format_args!(
+                            "tensor {} is said to be in {before} and in {now}",
+                            in_message(tensor.as_bytes())
+                        )));
+                    }
+                    tensors.insert(tensor, number);
+                }
+                let mut by_file = vec![BTreeSet::new(); files.len()];
+                for (tensor, number) in tensors {
+                    by_file[number].insert(tensor);
+                }
+                Ok(WeightMap(files.into_iter().zip(by_file).collect()))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
 }
 
 /// Each file's path and the names of the tensors that count of it; the files in byte order of their names.
@@ -24,47 +70,68 @@ pub(super) fn read(path: &Path) -> Result<Vec<(PathBuf, BTreeSet<String>)>, Data
     if source.len() > CAP {
         return Err(source.malformed(0, format!("it has more than {CAP} bytes"), "check that it is an index"));
     }
-    let text = source.read_vec(0, source.len(), "the index")?;
-    let Json { weight_map } = serde_json::from_slice(&text).map_err(|error| {
-        source.malformed(
-            0,
-            format!("it is no index of tensors: {error}"),
-            "check the file, or give the files themselves",
-        )
-    })?;
-    let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (tensor, file) in weight_map {
-        files.entry(file).or_default().insert(tensor);
-    }
+    let files = parse(&source)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real_folder = fs::canonicalize(folder).map_err(|error| unreadable(folder, error))?;
     let mut found = Vec::with_capacity(files.len());
     let mut missing = Vec::new();
     for (name, tensors) in files {
         check_name(&source, &name)?;
         let file = folder.join(&name);
         match fs::canonicalize(&file) {
-            Ok(real) => check_place(&source, folder, &name, &real)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing.push(name),
-            Err(error) => {
-                return Err(DatasetError::new(file, None, DatasetFault::Io(error)));
-            }
+            Ok(real) => check_place(&source, &real_folder, &name, &real)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(name),
+            Err(error) => return Err(unreadable(&file, error)),
         }
         found.push((file, tensors));
     }
     if !missing.is_empty() {
-        let what = format!("files that the index names are not there: {}", missing.join(", "));
+        let what = format!("files that the index names are not there: {}", first_of(&missing));
         return Err(source.malformed(0, what, "get them, or the whole model again"));
     }
     Ok(found)
 }
 
+/// The text is parsed while it is read, so that one that breaks off, or goes on and on, takes no memory.
+fn parse(source: &Source) -> Result<BTreeMap<String, BTreeSet<String>>, DatasetError> {
+    let parsed = serde_json::from_reader(BufReader::with_capacity(256 << 10, source.reading()));
+    let Json { weight_map: WeightMap(files) } = parsed.map_err(|error: serde_json::Error| match error.is_io() {
+        true => {
+            let error = io::Error::from(error).downcast::<DatasetError>();
+            error.unwrap_or_else(|error| source.fault(0, DatasetFault::Io(error)))
+        }
+        false => source.malformed(
+            0,
+            brief(format!("it is no index of tensors: {error}")),
+            "check the file, or give the files themselves",
+        ),
+    })?;
+    Ok(files)
+}
+
+fn unreadable(path: &Path, error: io::Error) -> DatasetError {
+    DatasetError::new(path, None, DatasetFault::Io(error))
+}
+
+fn first_of(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let some: Vec<String> = names.iter().take(SHOWN).map(|name| in_message(name.as_bytes())).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => some.join(", "),
+        more => format!("{} and {more} more", some.join(", ")),
+    }
+}
+
 fn check_name(source: &Source, name: &str) -> Result<(), DatasetError> {
-    if name.contains('\0') {
-        return Err(source.malformed(0, format!("{name:?} is no name of a file"), "write the index anew"));
+    /// Of Linux, with the zero behind it.
+    const LONGEST: usize = 4095;
+    let quoted = || format!("'{}'", in_message(name.as_bytes()));
+    if name.contains('\0') || name.len() > LONGEST {
+        return Err(source.malformed(0, format!("{} is no name of a file", quoted()), "write the index anew"));
     }
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if name.is_empty() || !Path::new(name).components().all(plain) {
-        let what = format!("the file {name:?} would be outside the folder of the index");
+        let what = format!("the file {} would be outside the folder of the index", quoted());
         return Err(source.malformed(0, what, "an index may name files beside it and below only"));
     }
     Ok(())
@@ -73,13 +140,15 @@ fn check_name(source: &Source, name: &str) -> Result<(), DatasetError> {
 /// Links may not lead out of the folder either, but for the one place where Hugging Face's cache keeps files: the
 /// model's `blobs`, of which each folder in `snapshots`, and those below it, hold links.
 fn check_place(source: &Source, folder: &Path, name: &str, real: &Path) -> Result<(), DatasetError> {
-    let io = |error| DatasetError::new(folder, None, DatasetFault::Io(error));
-    let folder = fs::canonicalize(folder).map_err(io)?;
     let snapshots = folder.ancestors().skip(1).find(|above| above.file_name().is_some_and(|name| name == "snapshots"));
     let cache = snapshots.and_then(Path::parent).map(|model| model.join("blobs"));
-    if real.starts_with(&folder) || cache.is_some_and(|blobs| real.starts_with(blobs)) {
+    if real.starts_with(folder) || cache.is_some_and(|blobs| real.starts_with(blobs)) {
         return Ok(());
     }
-    let what = format!("the file {name:?} is a link to {}, outside the folder of the index", real.display());
+    let what = format!(
+        "the file '{}' is a link to {}, outside the folder of the index",
+        in_message(name.as_bytes()),
+        shown(real)
+    );
     Err(source.malformed(0, what, "put the file itself there, or give the files by their names"))
 }

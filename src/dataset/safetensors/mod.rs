@@ -25,6 +25,7 @@ use super::layout::Layout;
 use super::parallel::in_parallel;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors};
+use super::text::shown;
 
 /// Tensors in safetensors files.
 ///
@@ -103,7 +104,7 @@ impl Safetensors {
             if it.tensors.len() - before < names.len() {
                 let there: HashSet<&str> = it.tensors[before..].iter().map(|tensor| &*tensor.spec.name).collect();
                 let lacking = names.iter().find(|name| !there.contains(name.as_str())).map_or("", String::as_str);
-                let what = format!("tensor {lacking:?}, which {} says is here, is not", path.display());
+                let what = format!("tensor {lacking:?}, which {} says is here, is not", shown(path));
                 let file = it.files.last().map_or(path, DataFile::path);
                 return Err(DatasetError::malformed(file, None, what, "get both files again"));
             }

@@ -3,25 +3,20 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::dataset::ends::Ends;
 use crate::dataset::error::DatasetError;
 use crate::dataset::source::DataFile;
 use crate::dataset::spec::{FileRange, SampleSpec, StoredTensor, TensorSpec};
+use crate::dataset::text::shown;
 
 /// Runs of rows, one after the other: each of a file, or of all files of an index.
 #[derive(Debug)]
 pub(super) struct Rows {
-    runs: Vec<Run>,
+    ends: Ends,
+    /// For each run where the first row of each field lies.
+    columns: Vec<Vec<FileRange>>,
     /// Of one row, in the order of the first run's data; the same in every run.
     fields: Vec<TensorSpec>,
-    len: u64,
-}
-
-#[derive(Debug)]
-struct Run {
-    /// The number of its first row.
-    first: u64,
-    /// Where the first row of each field lies.
-    columns: Vec<FileRange>,
 }
 
 /// The fields of one run: of each one row, and where the first lies.
@@ -33,7 +28,8 @@ struct Table {
 impl Rows {
     /// The rows of groups of tensors, one group after the other: of each file, or one of all.
     pub(super) fn new(files: &[DataFile], groups: &[&[StoredTensor]]) -> Result<Self, DatasetError> {
-        let mut rows = Rows { runs: Vec::with_capacity(groups.len()), fields: Vec::new(), len: 0 };
+        let (ends, columns) = (Ends::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
+        let mut rows = Rows { ends, columns, fields: Vec::new() };
         for (i, &group) in groups.iter().enumerate() {
             let Some(first) = group.first() else {
                 return Err(DatasetError::setting(
@@ -50,12 +46,12 @@ impl Rows {
             } else {
                 columns = in_order(&rows.fields, &fields, &columns).map_err(|what| {
                     let before = path_of(files, groups[0].first().map_or(0, |tensor| tensor.range.file));
-                    let what = format!("its rows are not those of {}: {what}", before.display());
+                    let what = format!("its rows are not those of {}: {what}", shown(before));
                     DatasetError::setting(path, what, "give files whose tensors are alike as one dataset")
                 })?;
             }
-            rows.runs.push(Run { first: rows.len, columns });
-            rows.len = rows.len.checked_add(count).ok_or_else(|| {
+            rows.columns.push(columns);
+            rows.ends.push(count).ok_or_else(|| {
                 DatasetError::setting(path, "there are more rows than can be counted", "give fewer files")
             })?;
         }
@@ -63,16 +59,13 @@ impl Rows {
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.len
+        self.ends.len()
     }
 
     pub(super) fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
-        if index >= self.len {
-            return Err(DatasetError::no_sample(index, self.len));
-        }
-        let run = &self.runs[self.runs.partition_point(|run| run.first <= index) - 1];
-        for (field, column) in self.fields.iter().zip(&run.columns) {
-            let offset = column.offset + (index - run.first) * column.len;
+        let (run, row) = self.ends.find(index).ok_or_else(|| DatasetError::no_sample(index, self.len()))?;
+        for (field, column) in self.fields.iter().zip(&self.columns[run]) {
+            let offset = column.offset + row * column.len;
             sample.push(field.clone(), [FileRange { offset, ..*column }]);
         }
         Ok(())

@@ -7,6 +7,11 @@ use crate::dataset::source::Source;
 /// Bytes that a record about the next member may have; names and times need some hundred.
 const MOST: u64 = 1 << 20;
 
+/// Bytes of records that an archive may have, and how many more with each member: who claims long ones before many members
+/// has each of them read.
+const MOST_IN_ALL: u64 = 64 << 20;
+const MOST_A_MEMBER: u64 = 4 << 10;
+
 /// What records say of the member that follows them. A member is what is no record: records in between are not it.
 #[derive(Debug, Default)]
 pub(super) struct Records {
@@ -14,6 +19,9 @@ pub(super) struct Records {
     pub(super) first: Option<u64>,
     long_name: Option<Vec<u8>>,
     pax: Option<Pax>,
+    /// Bytes of records so far, and members.
+    read: u64,
+    members: u64,
 }
 
 /// A record's header, and where its data is.
@@ -53,6 +61,11 @@ impl Records {
             b'K' => return Ok(()),
             _ => headers.read(data, size as usize)?,
         };
+        self.read = self.read.saturating_add(size);
+        if self.read > MOST_IN_ALL.saturating_add(self.members.saturating_mul(MOST_A_MEMBER)) {
+            let what = format!("{} bytes of records tell of {} members up to here", self.read, self.members);
+            return Err(source.unsupported(at, what, "write the archive again without extended attributes"));
+        }
         match kind {
             b'L' if self.long_name.is_some() => return twice("one member has two long names"),
             b'L' => self.long_name = Some(bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()),
@@ -65,6 +78,7 @@ impl Records {
 
     /// The name and size of the member with this header; and whether it is sparse. Its records are used up.
     pub(super) fn of(&mut self, header: Header<'_>, size: u64, name: &mut Vec<u8>) -> (u64, bool) {
+        self.members += 1;
         header.name_into(name);
         if self.first.take().is_none() {
             return (size, header.kind() == b'S');

@@ -1,11 +1,11 @@
 use super::BLOCK;
 use super::header::Header;
 use super::records::{Record, Records};
-use crate::dataset::compressed::compressed;
 use crate::dataset::error::{DatasetError, DatasetFault};
+use crate::dataset::foreign;
 use crate::dataset::headers::Headers;
 use crate::dataset::source::Source;
-use crate::dataset::text::in_message;
+use crate::dataset::text::{in_message, shown};
 
 /// A regular file in an archive. Its data is in the archive, all of it.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,7 @@ fn next_block(source: &Source, headers: &mut Headers<'_>, at: u64) -> Result<Opt
         }
         Some(&block) => Ok(Some(block)),
         None if is_zero(bytes) => {
-            tracing::warn!("{}: no end of archive; no member is cut, but its writer was", source.path().display());
+            tracing::warn!("{}: no end of archive; no member is cut, but its writer was", shown(source.path()));
             Ok(None)
         }
         None if at == 0 => Err(not_a_header(source, at, bytes)),
@@ -100,7 +100,7 @@ fn warn_of_more(source: &Source, headers: &mut Headers<'_>, end: u64) -> Result<
     if blocks.any(|block| !is_zero(block) && Header::new(block).is_some()) {
         tracing::warn!(
             "{} at {end}: members behind the end of the archive are not read; join archives with `tar --concatenate`",
-            source.path().display()
+            shown(source.path())
         );
     }
     Ok(())
@@ -148,11 +148,10 @@ fn is_old_folder(header: Header<'_>) -> bool {
 }
 
 fn not_a_header(source: &Source, at: u64, block: &[u8]) -> DatasetError {
-    match compressed(block) {
-        Some("gzip") if at == 0 => source.unsupported(0, "it is compressed with gzip", "unpack it with `gzip -d`"),
-        Some("zstd") if at == 0 => source.unsupported(0, "it is compressed with zstd", "unpack it with `zstd -d`"),
-        Some(by) if at == 0 => source.unsupported(0, format!("it is compressed with {by}"), "unpack it"),
-        _ if at == 0 => source.malformed(0, "it is no tar archive: it does not begin with a header", "check the path"),
-        _ => source.malformed(at, "the checksum of a header is wrong", "the archive is damaged, get it again"),
+    if at > 0 {
+        return source.malformed(at, "the checksum of a header is wrong", "the archive is damaged, get it again");
     }
+    foreign::instead(source, block).unwrap_or_else(|| {
+        source.malformed(0, "it is no tar archive: it does not begin with a header", "check the path")
+    })
 }

@@ -14,9 +14,9 @@ use self::walk::Records;
 use super::dtype::DType;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
-use super::in_a_row::InARow;
 use super::interface::Dataset;
 use super::parallel::in_parallel_each;
+use super::parts::Parts;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, TensorSpec};
 
@@ -41,9 +41,8 @@ pub enum Corrupt {
 /// [`verify`](Self::verify), and [`verify_all`](Self::verify_all) reads and checks all.
 #[derive(Debug)]
 pub struct TfRecord {
-    files: Vec<DataFile>,
+    parts: Parts,
     records: Vec<Records>,
-    numbers: InARow,
     corrupt: Corrupt,
     name: Arc<str>,
 }
@@ -52,17 +51,21 @@ impl TfRecord {
     /// Finds the records of these files, on as many threads as there are processors.
     ///
     /// # Errors
-    /// [`DatasetError`] with path and offset, where a file cannot be read or is compressed; and, if `corrupt` is to be
+    /// [`DatasetError`] where no file is given; with path and offset, where a file cannot be read or is compressed; and, if `corrupt` is to be
     /// refused, where a record is cut or the checksum of a length is wrong.
     pub fn open(paths: &[PathBuf], corrupt: Corrupt) -> Result<Self, DatasetError> {
+        let mut parts = Parts::of(paths)?;
         let found = in_parallel_each(paths, |path| {
             let source = Source::open(path)?;
             let records = walk::find(&source, corrupt)?;
             Ok((source.file, records))
         })?;
-        let (files, records): (Vec<DataFile>, Vec<Records>) = found.into_iter().unzip();
-        let numbers = InARow::new(records.iter().map(|records| records.len() as u64));
-        Ok(Self { files, records, numbers, corrupt, name: "record".into() })
+        let mut records = Vec::with_capacity(paths.len());
+        for (file, its_records) in found {
+            parts.push(file, its_records.len() as u64)?;
+            records.push(its_records);
+        }
+        Ok(Self { parts, records, corrupt, name: "record".into() })
     }
 
     /// How many files have a rest that was left out, because it could not be followed: none, unless corrupt ones are
@@ -78,8 +81,9 @@ impl TfRecord {
 
     /// Where a record's data is, and the checksum behind it.
     fn record(&self, index: u64) -> Result<(FileRange, u32), DatasetError> {
-        let found = self.numbers.find(index).and_then(|(file, number)| {
-            let (offset, len, sum) = self.records.get(file)?.get(number as usize)?;
+        let (file, number) = self.parts.find(index)?;
+        let found = self.records.get(file).and_then(|records| {
+            let (offset, len, sum) = records.get(number as usize)?;
             Some((FileRange { file: file as u32, offset, len }, sum))
         });
         found.ok_or_else(|| DatasetError::no_sample(index, self.len()))
@@ -88,11 +92,11 @@ impl TfRecord {
 
 impl Dataset for TfRecord {
     fn len(&self) -> u64 {
-        self.numbers.len()
+        self.parts.len()
     }
 
     fn files(&self) -> &[DataFile] {
-        &self.files
+        self.parts.files()
     }
 
     fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
@@ -102,6 +106,6 @@ impl Dataset for TfRecord {
     }
 
     fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::new("tfrecord", "", self.len(), &self.files)
+        Fingerprint::new("tfrecord", "", self.len(), self.files())
     }
 }

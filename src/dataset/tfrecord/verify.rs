@@ -31,11 +31,11 @@ impl TfRecord {
     /// longer the one that was opened, that.
     pub fn verify_all(&self) -> Result<u64, DatasetError> {
         let mut sound = 0;
-        for (i, file) in self.files.iter().enumerate() {
+        for (i, file) in self.files().iter().enumerate() {
             let source = Source::open(file.path())?;
             source.check_is(file)?;
             let mut pieces = Headers::new(&source);
-            for index in self.numbers.of_file(i) {
+            for index in self.parts.range(i) {
                 let crc = self.read_crc(&mut pieces, index)?;
                 match self.check_sum(index, crc) {
                     Ok(()) => sound += 1,

@@ -1,7 +1,7 @@
 use super::Corrupt;
 use super::frame::{self, HEAD, TAIL};
-use crate::dataset::compressed::compressed;
 use crate::dataset::error::{DatasetError, DatasetFault};
+use crate::dataset::foreign;
 use crate::dataset::headers::Headers;
 use crate::dataset::source::Source;
 
@@ -80,21 +80,17 @@ fn truncated(source: &Source, at: u64, what: &str, number: usize, missing: u64) 
 }
 
 fn damaged(source: &Source, at: u64, head: &[u8; HEAD], number: usize) -> DatasetError {
-    match (at, compressed(head)) {
-        (0, Some("gzip")) => source.unsupported(0, "it is compressed with gzip", "unpack it with `gzip -d`"),
-        (0, Some(by)) => source.unsupported(0, format!("it is compressed with {by}"), "unpack it"),
-        (0, None) if is_zlib(head) => {
-            source.unsupported(0, "it is compressed with zlib", "write it again uncompressed")
-        }
-        (0, None) => {
-            let what = "the checksum of the first length is wrong: the file is damaged, or no TFRecord file";
-            source.malformed(0, what, "check the path, or get the file again")
-        }
-        _ => {
-            let what = format!("the checksum of the length of record {number} of this file is wrong");
-            source.malformed(at, what, "get the file again, or skip what is corrupt")
-        }
+    if at > 0 {
+        let what = format!("the checksum of the length of record {number} of this file is wrong");
+        return source.malformed(at, what, "get the file again, or skip what is corrupt");
     }
+    if is_zlib(head) {
+        return source.unsupported(0, "it is compressed with zlib", "write it again uncompressed");
+    }
+    foreign::instead(source, head).unwrap_or_else(|| {
+        let what = "the checksum of the first length is wrong: the file is damaged, or no TFRecord file";
+        source.malformed(0, what, "check the path, or get the file again")
+    })
 }
 
 /// TensorFlow writes zlib streams, too: a header that 31 divides.

@@ -17,6 +17,7 @@ use super::build;
 use super::shard::Shard;
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::source::Source;
+use crate::dataset::text::shown;
 use crate::storage::OpenFault;
 
 /// The index beside the archive, if it is there and the archive's; otherwise it is made and put there.
@@ -33,7 +34,7 @@ pub(super) fn read_or_build(archive: &Source) -> Result<Shard, DatasetError> {
     let shard = build::build(archive)?;
     let probe = Probe::of(archive, &shard)?;
     if let Err(error) = write(&path, &probe, &shard) {
-        tracing::warn!("{}: the index cannot be kept: {error}; it is made each time", path.display());
+        tracing::warn!("{}: the index cannot be kept: {error}; it is made each time", shown(&path));
     }
     Ok(shard)
 }
@@ -59,11 +60,18 @@ fn read(archive: &Source, path: &Path) -> Result<Option<Shard>, DatasetError> {
     if index.len() > archive.len().saturating_add(4096) {
         return Err(refused(format!("it has {} bytes, more than its archive", index.len())));
     }
+    // Before all of it is read: its beginning says whose it is, and how long it must be.
+    let mut head = [0; format::HEAD];
+    let head_len = index.read_up_to(0, &mut head)?;
+    let probe = format::probe(&head[..head_len], index.len()).map_err(|what| refused(what.into()))?;
+    probe
+        .check(archive)
+        .map_err(|what| refused(format!("it is not the index of what {} holds now: {what}", shown(archive.path()))))?;
     let bytes = index.read_vec(0, index.len(), "the index")?;
-    let (probe, shard) = format::parse(&bytes).map_err(|what| refused(what.into()))?;
-    probe.check(archive).map_err(|what| {
-        refused(format!("it is not the index of what {} holds now: {what}", archive.path().display()))
-    })?;
+    let (read_again, shard) = format::parse(&bytes).map_err(|what| refused(what.into()))?;
+    if read_again != probe {
+        return Err(refused("it was written to while it was read".into()));
+    }
     format::check(&shard, archive.len()).map_err(|what| refused(what.into()))?;
     Ok(Some(shard))
 }

@@ -11,6 +11,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ use self::shared_keys::SharedKeys;
 use super::dtype::DType;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
-use super::in_a_row::InARow;
 use super::interface::Dataset;
 use super::parallel::in_parallel_each;
+use super::parts::Parts;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, TensorSpec};
 use super::tar;
-use super::text::text;
+use super::text::{shown, text};
 
 /// Where the index of an archive is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,15 +51,15 @@ pub enum TarIndex {
 /// Samples come in the order in which their keys first do, one archive after the other.
 ///
 /// A sample's [`id`](Dataset::id) is its key, with `\xNN` for bytes that are no text, and with the archive's name and a
-/// slash before it where several archives hold that key.
+/// slash before it where several archives hold that key: its path where two have one name, and its path and position, as in
+/// `a.tar#1`, where one is given twice.
 ///
 /// Archives are ustar, pax, GNU and older ones, not compressed, without sparse members. Folders, links, devices and FIFOs in
 /// them have no data and belong to no sample. Names lead nowhere: no file is made or opened by them.
 #[derive(Debug)]
 pub struct WebDataset {
-    files: Vec<DataFile>,
+    parts: Parts,
     shards: Vec<Shard>,
-    samples: InARow,
     shared: SharedKeys,
     /// What stands before a key that several shards hold.
     labels: Vec<String>,
@@ -68,9 +69,10 @@ impl WebDataset {
     /// Finds the members of these archives by their headers, on as many threads as there are processors.
     ///
     /// # Errors
-    /// [`DatasetError`] with path and offset where an archive is cut, damaged, compressed or no archive, has a sparse
+    /// [`DatasetError`] where none is given; with path and offset where one is cut, damaged, compressed or no archive, has a sparse
     /// member or one that readers of tar disagree on, or where a sample has one extension twice.
     pub fn open(paths: &[PathBuf], index: TarIndex) -> Result<Self, DatasetError> {
+        let mut parts = Parts::of(paths)?;
         let indexed = in_parallel_each(paths, |path| {
             let source = Source::open(path)?;
             let shard = match index {
@@ -79,12 +81,15 @@ impl WebDataset {
             };
             Ok((source.file, shard))
         })?;
-        let (files, mut shards): (Vec<DataFile>, Vec<Shard>) = indexed.into_iter().unzip();
+        let mut shards = Vec::with_capacity(paths.len());
+        for (file, shard) in indexed {
+            parts.push(file, shard.samples())?;
+            shards.push(shard);
+        }
         name_exts(&mut shards);
-        let samples = InARow::new(shards.iter().map(Shard::samples));
-        let shared = SharedKeys::of(&shards, &samples);
-        let labels = if shared.is_empty() { Vec::new() } else { labels(&files) };
-        Ok(Self { files, shards, samples, shared, labels })
+        let shared = SharedKeys::of(&shards, &parts);
+        let labels = if shared.is_empty() { Vec::new() } else { labels(parts.files()) };
+        Ok(Self { parts, shards, shared, labels })
     }
 
     /// Whether a file that begins so is a tar archive.
@@ -95,15 +100,15 @@ impl WebDataset {
 
 impl Dataset for WebDataset {
     fn len(&self) -> u64 {
-        self.samples.len()
+        self.parts.len()
     }
 
     fn files(&self) -> &[DataFile] {
-        &self.files
+        self.parts.files()
     }
 
     fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
-        let (file, number) = self.samples.find(index).ok_or_else(|| DatasetError::no_sample(index, self.len()))?;
+        let (file, number) = self.parts.find(index)?;
         for part in self.shards[file].parts(number as usize) {
             let range = FileRange { file: file as u32, offset: part.offset, len: part.size };
             sample.push(TensorSpec::new(Arc::clone(part.ext), DType::U8, [part.size]), [range]);
@@ -112,11 +117,11 @@ impl Dataset for WebDataset {
     }
 
     fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::new("webdataset", "", self.len(), &self.files)
+        Fingerprint::new("webdataset", "", self.len(), self.files())
     }
 
     fn id(&self, index: u64) -> Cow<'_, str> {
-        let Some((file, number)) = self.samples.find(index) else { return Cow::Owned(index.to_string()) };
+        let Ok((file, number)) = self.parts.find(index) else { return Cow::Owned(index.to_string()) };
         let key = text(self.shards[file].key(number as usize));
         match self.labels.get(file) {
             Some(label) if self.shared.contains(index) => Cow::Owned(format!("{label}/{key}")),
@@ -143,19 +148,23 @@ fn name_exts(shards: &mut [Shard]) {
     }
 }
 
-/// The files' names, or their paths where two have one name.
+/// The files' names; the path of one whose name another has, and of one that is there twice its position, too.
 fn labels(files: &[DataFile]) -> Vec<String> {
     let name_of = |file: &DataFile| file.path().file_name().unwrap_or_default().to_owned();
-    let mut once = HashSet::new();
-    let mut twice = HashSet::new();
-    for name in files.iter().map(name_of) {
-        if !once.insert(name.clone()) {
-            twice.insert(name);
+    let names_twice = repeated(files.iter().map(name_of));
+    let paths_twice = repeated(files.iter().map(DataFile::path));
+    let label = |(position, file): (usize, &DataFile)| {
+        let (name, path) = (name_of(file), shown(file.path()));
+        match (names_twice.contains(&name), paths_twice.contains(file.path())) {
+            (false, _) => text(name.as_encoded_bytes()).into_owned(),
+            (true, false) => path.into_owned(),
+            (true, true) => format!("{path}#{position}"),
         }
-    }
-    let label = |file: &DataFile| match name_of(file) {
-        name if twice.contains(&name) => text(file.path().as_os_str().as_encoded_bytes()).into_owned(),
-        name => text(name.as_encoded_bytes()).into_owned(),
     };
-    files.iter().map(label).collect()
+    files.iter().enumerate().map(label).collect()
+}
+
+fn repeated<T: Hash + Eq + Clone>(all: impl Iterator<Item = T>) -> HashSet<T> {
+    let mut once = HashSet::new();
+    all.filter(|it| !once.insert(it.clone())).collect()
 }

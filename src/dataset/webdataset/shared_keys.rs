@@ -1,25 +1,25 @@
 use super::key_table::KeyTable;
 use super::shard::Shard;
-use crate::dataset::in_a_row::InARow;
+use crate::dataset::parts::Parts;
 
 /// The samples whose key another shard holds too: a bit for each sample, or nothing where there is none.
 #[derive(Debug, Default)]
 pub(super) struct SharedKeys(Vec<u64>);
 
 impl SharedKeys {
-    pub(super) fn of(shards: &[Shard], samples: &InARow) -> Self {
+    pub(super) fn of(shards: &[Shard], samples: &Parts) -> Self {
         let mut shared = Self::default();
         // One shard holds no key twice.
         if shards.len() < 2 {
             return shared;
         }
         let key_of = |number| match samples.find(number) {
-            Some((shard, sample)) => shards[shard].key(sample as usize),
-            None => &[],
+            Ok((shard, sample)) => shards[shard].key(sample as usize),
+            Err(_) => &[],
         };
         let mut table = KeyTable::with_room_for(samples.len());
         for (i, shard) in shards.iter().enumerate() {
-            for (sample, number) in samples.of_file(i).enumerate() {
+            for (sample, number) in samples.range(i).enumerate() {
                 if let Some(other) = table.find_or_put(shard.key(sample), number, key_of) {
                     shared.put(other, samples.len());
                     shared.put(number, samples.len());

@@ -134,7 +134,27 @@ fn samples_past_the_last_are_no_samples() {
     let refused = dataset.sample(1).unwrap_err().to_string();
     assert_eq!(refused, "there is no sample 1, since the dataset has 1; ask for a lower one");
     assert!(dataset.sample(u64::MAX).is_err());
-    assert!(WebDataset::open(&[], TarIndex::Memory).unwrap().is_empty());
+    assert!(WebDataset::open(&[], TarIndex::Memory).is_err(), "no shard was given");
+}
+
+/// Bytes that are no text are shown as text that other names may have; one shard may be given twice.
+#[test]
+fn no_two_samples_have_one_name_and_no_two_fields_of_one() {
+    let odd =
+        Tar::default().file(b"a\xff.x", "1").file("a\\xff.x", "2").file(b"a\xff.\xfe", "3").file(b"a\xff.\\xfe", "4");
+    let shards = Shards::new(&[("a.tar", odd.end())]);
+    let dataset = shards.open().unwrap();
+    assert_eq!(ids(&dataset), ["a\\xff", "a\\x5cxff"]);
+    let sample = dataset.sample(0).unwrap();
+    let names: Vec<&str> = sample.tensors().iter().map(|tensor| &*tensor.name).collect();
+    assert_eq!(names, ["x", "\\xfe", "\\x5cxfe"]);
+    let path = dataset.files()[0].path().to_owned();
+    let twice = WebDataset::open(&[path.clone(), path], TarIndex::Memory).unwrap();
+    let mut names = ids(&twice);
+    assert!(names[0].ends_with("a.tar#0/a\\xff") && names[2].ends_with("a.tar#1/a\\xff"), "{names:?}");
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len() as u64, twice.len());
 }
 
 #[test]

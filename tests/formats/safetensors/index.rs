@@ -217,3 +217,17 @@ fn an_index_of_nothing_holds_nothing() {
     assert_eq!((opened.tensors().len(), opened.len(), opened.files().len()), (0, 0, 0));
     assert!(opened.check_samples().is_err());
 }
+
+/// Which of two places counts, readers do not agree on.
+#[test]
+fn an_index_says_of_each_tensor_once_where_it_is() {
+    let folder = folder();
+    write(folder.path(), "a.safetensors", &[tensor("t", 1)]);
+    write(folder.path(), "b.safetensors", &[tensor("t", 3)]);
+    let said = refused(&raw_index(folder.path(), r#"{"weight_map":{"t":"b.safetensors","t":"a.safetensors"}}"#));
+    assert!(said.contains("tensor t is said to be in b.safetensors and in a.safetensors"), "{said}");
+    let same = raw_index(folder.path(), r#"{"weight_map":{"t":"b.safetensors","t":"b.safetensors"}}"#);
+    assert_eq!(contents(&same), [("t".into(), "b.safetensors".into(), tensor("t", 3).bytes)]);
+    let missing = refused(&raw_index(folder.path(), r#"{"weight_map":{"t":"c\nd.safetensors"}}"#));
+    assert!(missing.contains(r"c\nd.safetensors"), "{missing}");
+}

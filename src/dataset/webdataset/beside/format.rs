@@ -1,4 +1,4 @@
-//! The file: a header of 256 bytes, the lists of a [`Shard`], and the XXH3 of all that. Numbers are little-endian.
+//! The file: a header of 144 bytes, the lists of a [`Shard`], and the XXH3 of all that. Numbers are little-endian.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{Probe, Shard};
 
+const DAMAGED: &str = "the index is damaged: its checksum is wrong";
 const MAGIC: &[u8; 16] = b"forebay-tar-idx\x01";
 
 pub(super) fn write(out: &mut impl Write, probe: &Probe, shard: &Shard) -> io::Result<()> {
@@ -75,18 +76,40 @@ impl<W: Write> Summed<W> {
 /// # Errors
 /// How it is no such file, or damaged.
 pub(super) fn parse(bytes: &[u8]) -> Result<(Probe, Shard), &'static str> {
-    const DAMAGED: &str = "the index is damaged: its checksum is wrong";
-    let Some((summed, sum)) = bytes.split_last_chunk().filter(|_| bytes.starts_with(&MAGIC[..15])) else {
-        return Err("it is no index of an archive");
-    };
-    if summed.get(15) != MAGIC.last() {
-        return Err("the index is of another version of forebay");
-    }
+    check_magic(bytes)?;
+    let Some((summed, sum)) = bytes.split_last_chunk() else { return Err(DAMAGED) };
     if xxh3_64(summed) != u64::from_le_bytes(*sum) {
         return Err(DAMAGED);
     }
-    let mut rest = Rest(&summed[MAGIC.len()..]);
+    let mut rest = Rest(summed.get(MAGIC.len()..).unwrap_or_default());
     rest.probe().and_then(|probe| Some((probe, rest.shard()?))).filter(|_| rest.0.is_empty()).ok_or(DAMAGED)
+}
+
+/// Bytes before the lists.
+pub(super) const HEAD: usize = 16 + 24 + 72 + 32;
+
+/// Whose index it is that begins so, where it has the length that it says.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn probe(head: &[u8], len: u64) -> Result<Probe, &'static str> {
+    check_magic(head)?;
+    let mut rest = Rest(head.get(MAGIC.len()..).unwrap_or_default());
+    let said = rest.probe().and_then(|probe| Some((probe, rest.lists_len()?)));
+    match said {
+        Some((probe, lists)) if u128::from(len) >= HEAD as u128 + lists + 8 => Ok(probe),
+        _ => Err(DAMAGED),
+    }
+}
+
+fn check_magic(bytes: &[u8]) -> Result<(), &'static str> {
+    if !bytes.starts_with(&MAGIC[..15]) {
+        return Err("it is no index of an archive");
+    }
+    match bytes.get(15) == MAGIC.last() {
+        true => Ok(()),
+        false => Err("the index is of another version of forebay"),
+    }
 }
 
 struct Rest<'a>(&'a [u8]);
@@ -98,6 +121,12 @@ impl<'a> Rest<'a> {
         let nanoseconds = u32::try_from(self.long()?).ok()?;
         let data = self.longs(8)?.try_into().ok()?;
         Some(Probe { len, seconds, nanoseconds, data, sum: self.long()? })
+    }
+
+    /// Bytes of the lists that the counts tell of; those of the extensions have a length each, and more.
+    fn lists_len(&mut self) -> Option<u128> {
+        let [samples, members, keys, exts] = [self.long()?, self.long()?, self.long()?, self.long()?].map(u128::from);
+        Some(samples * 12 + members * 20 + keys + exts * 4)
     }
 
     fn shard(&mut self) -> Option<Shard> {

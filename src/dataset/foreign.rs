@@ -1,4 +1,8 @@
-//! Files of known kinds that no samples are read from, so that they are refused by what they are.
+//! Files of known kinds that no samples are read from, so that they are refused by what they are: one table for telling
+//! the format of a file, and for each format that is given a file of another kind.
+
+use super::error::DatasetError;
+use super::source::Source;
 
 /// What it is, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +49,33 @@ const MAGIC: [(&[u8], Foreign); 15] = [
     (b"Obj\x01", Foreign { what: "it is an Avro file", fix: "write it as one of the formats that are read" }),
 ];
 
+/// Too short to tell what a file is, and enough to tell why it is not what it was taken for.
+const GUESSES: [(&[u8], Foreign); 5] = [
+    (
+        b"PK\x03\x04",
+        Foreign { what: "by its first bytes it is a zip archive, such as what torch.save writes", fix: TORCH },
+    ),
+    (b"\x80\x02", Foreign { what: "by its first bytes it is a pickle", fix: TORCH }),
+    (b"\x80\x03", Foreign { what: "by its first bytes it is a pickle", fix: TORCH }),
+    (b"\x80\x04", Foreign { what: "by its first bytes it is a pickle", fix: TORCH }),
+    (b"\x80\x05", Foreign { what: "by its first bytes it is a pickle", fix: TORCH }),
+];
+
 const PICKLE: [&[u8]; 4] = [b".pkl", b".pickle", b".pt", b".pth"];
 
 /// What a file is that begins so.
 pub(super) fn of(head: &[u8]) -> Option<Foreign> {
-    let magic = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, foreign)| *foreign);
-    magic.or_else(|| of_zip(head))
+    find(&MAGIC, head).or_else(|| of_zip(head))
+}
+
+/// Of a file that begins so, and is not what it was taken for: what it is, where that is known.
+pub(super) fn instead(source: &Source, head: &[u8]) -> Option<DatasetError> {
+    let Foreign { what, fix } = of(head).or_else(|| find(&GUESSES, head))?;
+    Some(source.unsupported(0, what, fix))
+}
+
+fn find(table: &[(&[u8], Foreign)], head: &[u8]) -> Option<Foreign> {
+    table.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, foreign)| *foreign)
 }
 
 /// What a file is that its first bytes do not tell, by its name.
