@@ -86,7 +86,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let dataset = Cifar10::open(&paths)?;
     let device = Device::auto();
     let carrier = Carrier::builder().device(&device).budget(16 << 20).device_budget(16 << 20).build()?;
-    let files = dataset.files().iter().map(|file| file.open(&carrier)).collect::<Result<Vec<_>, _>>()?;
+    let files = dataset.open_files(&carrier)?;
 
     let wanted = [0, 7, 4, 9].into_iter().filter(|&index| index < dataset.len());
     for index in wanted {

@@ -1,8 +1,8 @@
 //! Whole files of weights: the data of each in large reads to one piece of the device's memory, and tensors as views of it.
-//!
-//! Owns: what is loaded of a checkpoint, and where each tensor lies. May touch: `dataset` for what is in the files,
-//! `route` for the way, and nothing above itself.
 #![forbid(unsafe_code)]
+
+// Owns: what is loaded of a checkpoint, and where each tensor lies. May touch: `dataset` for what is in the files,
+// `route` for the way, and nothing above itself.
 
 mod arrange;
 mod carrier;

@@ -67,6 +67,9 @@ pub(super) fn of(
         };
         plans[range.file as usize].add(range.offset, share);
     }
+    if options.wanted.is_some() && plans.iter().all(|plan| plan.views.is_empty()) {
+        tracing::warn!("{}: the filter wants none of {} tensors", shown(path), checkpoint.tensors().len());
+    }
     Ok(plans)
 }
 

@@ -133,7 +133,9 @@ impl Tensor {
         }
     }
 
-    /// Its bytes, little-endian and row by row, where they are in host memory.
+    /// Its bytes, little-endian and row by row, where they are in host memory. They lie as far from a multiple of 64 as in
+    /// the file, so that those of a type that is aligned there, as every known writer has it, can be cast to a slice of
+    /// numbers (with `bytemuck`, for one).
     pub fn host(&self) -> Option<impl Deref<Target = [u8]> + use<'_>> {
         let range = self.at..self.at + self.len;
         match &self.memory {

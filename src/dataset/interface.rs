@@ -6,6 +6,9 @@ use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::source::DataFile;
 use super::spec::{SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+use crate::error::Error;
+use crate::route::Carrier;
+use crate::storage::File;
 
 /// Maps the number of a sample to its tensors and the places of their bytes, without reading any of those bytes.
 ///
@@ -22,8 +25,8 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// The files that samples lie in, which [`FileRange::file`](super::FileRange::file) numbers.
     fn files(&self) -> &[DataFile];
 
-    /// Fills `sample`, which is empty, with the tensors of sample `index` and the places of their bytes. The places of a
-    /// tensor hold as many bytes as its type and shape say.
+    /// Adds the tensors of sample `index` and the places of their bytes to `sample`, which is most often empty; what is
+    /// there already, as where a batch is made of several samples, stays as it is. The places of a tensor hold as many bytes as its type and shape say.
     ///
     /// # Errors
     /// [`DatasetError::no_sample`] where `index` is not below [`len`](Self::len).
@@ -50,6 +53,15 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         let mut sample = SampleSpec::new();
         self.locate(index, &mut sample)?;
         Ok(sample)
+    }
+
+    /// Opens all files with a carrier, and sees that they are as they were: what
+    /// [`SampleSpec::extents`] takes.
+    ///
+    /// # Errors
+    /// As [`DataFile::open`].
+    fn open_files(&self, carrier: &Carrier) -> Result<Vec<File>, Error> {
+        self.files().iter().map(|file| file.open(carrier)).collect()
     }
 
     /// The tensors as they lie in the files: what `forebay inspect` lists. By default those of each sample, whose names

@@ -15,6 +15,9 @@ impl Layout {
     /// The key in the metadata of a file.
     pub const KEY: &str = "forebay.layout";
 
+    /// The key of a list, as JSON, of the names of a sample's tensors in its order, where that of the data is another.
+    pub(crate) const FIELDS: &str = "forebay.fields";
+
     /// The value of [`KEY`](Self::KEY).
     pub fn name(self) -> &'static str {
         match self {

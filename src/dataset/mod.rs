@@ -1,8 +1,8 @@
 //! What a sample is: datasets map its number to tensors and the places of their bytes, and read none of those bytes.
-//!
-//! Owns: types and shapes, the formats and how each is told from the others, datasets made of others. May touch:
-//! `storage` and `route` for opening files, and nothing above itself.
 #![forbid(unsafe_code)]
+
+// Owns: types and shapes, the formats and how each is told from the others, datasets made of others. May touch:
+// `storage` and `route` for opening files, and nothing above itself.
 
 mod compound;
 mod dtype;
@@ -12,7 +12,7 @@ mod fingerprint;
 mod foreign;
 mod headers;
 #[cfg(test)]
-mod heard;
+pub(crate) mod heard;
 mod interface;
 mod key;
 mod layout;

@@ -10,6 +10,11 @@ use super::error::DatasetError;
 use super::source::DataFile;
 use super::text::text;
 
+/// The paths, of whatever type they were given as.
+pub(crate) fn paths_of(paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
+    paths.iter().map(|path| path.as_ref().to_owned()).collect()
+}
+
 /// The files of a dataset, and how many samples lie in each.
 #[derive(Debug)]
 pub(crate) struct Parts {

@@ -1,13 +1,13 @@
 //! Files of records that all have one length, with nothing before, between or behind them.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::npy::array_of;
 use super::parallel::in_parallel;
-use super::parts::{Parts, stem};
+use super::parts::{Parts, paths_of, stem};
 use super::source::DataFile;
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 
@@ -28,7 +28,8 @@ impl Records {
     /// # Errors
     /// [`DatasetError`] where a file cannot be opened or ends within a record, and where a record has no bytes, or none
     /// that can be counted.
-    pub fn open(paths: &[PathBuf], record: TensorSpec) -> Result<Self, DatasetError> {
+    pub fn open(paths: &[impl AsRef<Path>], record: TensorSpec) -> Result<Self, DatasetError> {
+        let paths = &paths_of(paths)[..];
         let record_bytes = match record.bytes() {
             Some(0) => return Err(DatasetError::setting("", "a record has no bytes", "give at least 1")),
             Some(bytes) => bytes,
@@ -88,6 +89,7 @@ mod tests {
     use super::super::dtype::DType;
     use super::super::mutants::assert_sound;
     use super::*;
+    use std::path::PathBuf;
 
     fn record() -> TensorSpec {
         TensorSpec::new("image", DType::U16, [2, 3])
@@ -131,7 +133,7 @@ mod tests {
             let spec = TensorSpec::new("x", dtype, shape.to_vec());
             assert!(Records::open(&[file.path().to_owned()], spec).is_err(), "{dtype} {shape:?}");
         }
-        assert!(Records::open(&[], record()).is_err());
+        assert!(Records::open(&[] as &[&Path], record()).is_err());
     }
 
     #[test]

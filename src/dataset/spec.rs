@@ -102,10 +102,15 @@ impl SampleSpec {
         self.ranges.iter().map(|range| range.len).fold(0, u64::saturating_add)
     }
 
-    /// Adds `by` to the number of every range's file: for datasets made of others.
-    pub fn shift_files(&mut self, by: u32) {
+    /// Adds `by` to the number of every range's file, from the range numbered `first` on: for datasets made of others.
+    pub fn shift_files(&mut self, first: usize, by: u32) {
         // What cannot be numbered is no file's, and must not become another's.
-        self.ranges.iter_mut().for_each(|range| range.file = range.file.saturating_add(by));
+        self.ranges.iter_mut().skip(first).for_each(|range| range.file = range.file.saturating_add(by));
+    }
+
+    /// Which tensor has that name, the first where several do.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.tensors.iter().position(|tensor| &*tensor.name == name)
     }
 }
 
@@ -132,7 +137,7 @@ mod tests {
         let mut sample = SampleSpec::new();
         sample.push(TensorSpec::new("x", DType::U8, [1]), [range(7), range(u32::MAX)]);
         assert_eq!(sample.bytes(), u64::MAX);
-        sample.shift_files(3);
+        sample.shift_files(0, 3);
         assert_eq!(sample.ranges(), [range(10), range(u32::MAX)]);
     }
 }

@@ -26,10 +26,17 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn new(layout: Layout, options: &PackOptions) -> Self {
+    /// `fields` are the names of a sample's tensors in its order, where that of the data is another.
+    pub(super) fn new(layout: Layout, options: &PackOptions, fields: Option<&[&str]>) -> Self {
         let mut header = Self { bytes: vec![0; 8], data: 0, tensors: 0 };
         header.push(br#"{"__metadata__":{"forebay.layout":"#);
         header.push_text(layout.name());
+        if let Some(fields) = fields {
+            header.push(b",");
+            header.push_text(Layout::FIELDS);
+            header.push(b":");
+            header.push_text(&serde_json::json!(fields).to_string());
+        }
         for (key, value) in &options.metadata {
             header.push(b",");
             header.push_text(key);

@@ -1,12 +1,12 @@
 //! Rewriting datasets as standard safetensors files whose data begins on a block, so that any route reads it whole.
 //!
-//! Owns: what goes into which file and in which order, the writing, and that no file has its final name before it is
-//! whole. May touch: `dataset`, `route` for the payload, `memory` for aligned buffers.
-//!
 //! The rules of the format are those of <https://github.com/huggingface/safetensors#format>: eight bytes with the
 //! length of the header, little-endian; the header, JSON, padded with spaces; the data of the tensors, with no gap
 //! anywhere. Here the padding is such that the data begins at a multiple of 4096.
 #![forbid(unsafe_code)]
+
+// Owns: what goes into which file and in which order, the writing, and that no file has its final name before it is
+// whole. May touch: `dataset`, `route` for the payload, `memory` for aligned buffers.
 
 mod contents;
 mod error;
@@ -78,11 +78,12 @@ pub fn pack_tensors(
 }
 
 fn write(contents: &dyn Contents, files: &[DataFile], out: &Out, options: &PackOptions) -> Result<Packed, PackError> {
+    out.check_apart(files)?;
     let finals = out.finals(contents, options)?;
     let carrier = options.carrier_or_new()?;
     let folder = out.make_folder()?;
     let buffer = &mut Buffer::new()?;
-    let progress = |done| options.tell(PackProgress { done, total: contents.data_bytes() });
+    let progress = |bytes| options.tell(PackProgress { bytes, total: contents.data_bytes() });
     let mut feed = Feed::new(&carrier, files, &progress);
     let mut written = Vec::with_capacity(finals.len());
     let mut direct = true;

@@ -51,14 +51,14 @@ impl PackOptions {
         self
     }
 
-    /// What reads the payload, to host memory; its budget bounds what is read ahead.
-    pub fn carrier(mut self, carrier: &Carrier) -> Self {
+    /// Reads the payload with this carrier, to host memory; its budget bounds what is read ahead.
+    pub fn with(mut self, carrier: &Carrier) -> Self {
         self.carrier = Some(carrier.clone());
         self
     }
 
     /// Called on the packing thread before the first byte and after each few MiB.
-    pub fn on_progress(mut self, tell: impl Fn(PackProgress) + Send + Sync + 'static) -> Self {
+    pub fn progress(mut self, tell: impl Fn(PackProgress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(tell));
         self
     }
@@ -97,7 +97,7 @@ impl fmt::Debug for PackOptions {
 #[non_exhaustive]
 pub struct PackProgress {
     /// Bytes of data written, headers not counted.
-    pub done: u64,
+    pub bytes: u64,
     /// Bytes of data in all.
     pub total: u64,
 }

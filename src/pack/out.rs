@@ -11,7 +11,7 @@ use super::contents::Contents;
 use super::error::PackError;
 use super::options::{PackOptions, PackedFile};
 use super::temporary::Temporary;
-use crate::dataset::shown;
+use crate::dataset::{DataFile, shown};
 
 #[derive(Debug)]
 pub(super) enum Out {
@@ -59,6 +59,24 @@ impl Out {
         match taken.is_empty() || options.overwrite {
             true => Ok(finals),
             false => Err(PackError::Exists { paths: taken }),
+        }
+    }
+
+    /// Sees that the folder is not one that the dataset lies in: its files would be those of two datasets then.
+    pub(super) fn check_apart(&self, files: &[DataFile]) -> Result<(), PackError> {
+        let Self::Folder(folder) = self else { return Ok(()) };
+        // One that is not there yet holds nothing.
+        let Ok(folder) = fs::canonicalize(folder) else { return Ok(()) };
+        let is_inside = |file: &&DataFile| {
+            let parent = file.path().parent().filter(|parent| !parent.as_os_str().is_empty());
+            fs::canonicalize(parent.unwrap_or(Path::new("."))).is_ok_and(|parent| parent == folder)
+        };
+        match files.iter().find(is_inside) {
+            None => Ok(()),
+            Some(file) => {
+                let what = format!("{}: {} of the dataset lies in this folder", shown(&folder), shown(file.path()));
+                Err(PackError::setting(what, "give another one, which may be a folder inside it"))
+            }
         }
     }
 

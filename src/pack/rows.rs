@@ -129,7 +129,11 @@ impl Contents for Rows<'_> {
     fn shard(&self, number: usize, options: &PackOptions) -> Result<Shard, PackError> {
         let samples = self.samples(number);
         let rows = samples.end - samples.start;
-        let mut header = Header::new(Layout::Rows, options);
+        let mut in_sample: Vec<&Field> = self.fields.iter().collect();
+        in_sample.sort_by_key(|field| field.place);
+        let names: Vec<&str> = in_sample.iter().map(|field| &*field.row.name).collect();
+        let is_other = !names.iter().copied().eq(self.fields.iter().map(|field| &*field.row.name));
+        let mut header = Header::new(Layout::Rows, options, is_other.then_some(&names));
         for field in &self.fields {
             header.add(&field.row.name, &field.row, Some(rows), field.bytes.saturating_mul(rows));
         }

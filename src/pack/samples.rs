@@ -87,7 +87,7 @@ impl Contents for Samples<'_> {
     }
 
     fn shard(&self, number: usize, options: &PackOptions) -> Result<Shard, PackError> {
-        let mut header = Header::new(Layout::Samples, options);
+        let mut header = Header::new(Layout::Samples, options, None);
         self.each(number, |name, tensor, ranges| {
             header.add(name, tensor, None, ranges.iter().map(|range| range.len).sum());
             Ok(())

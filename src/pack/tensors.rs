@@ -74,7 +74,7 @@ impl Contents for Tensors {
     }
 
     fn shard(&self, number: usize, options: &PackOptions) -> Result<Shard, PackError> {
-        let mut header = Header::new(Layout::Tensors, options);
+        let mut header = Header::new(Layout::Tensors, options, None);
         for tensor in self.shards.get(number).into_iter().flatten() {
             header.add(&tensor.spec.name, &tensor.spec, None, tensor.range.len);
         }

@@ -94,7 +94,8 @@ impl Carrier {
         Carry::new(&self.core, extents)
     }
 
-    /// [`carry`](Self::carry), awaited on this thread.
+    /// [`carry`](Self::carry), awaited on this thread. A thread that keeps what has landed and finds too little memory for
+    /// more waits for itself: a warning says so after five seconds.
     ///
     /// # Errors
     /// As [`carry`](Self::carry).

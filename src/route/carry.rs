@@ -6,8 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::task::coop::unconstrained;
-
 use super::core::Core;
 use super::decision::Route;
 use super::direct::least_align;
@@ -18,6 +16,8 @@ use super::landed::Landed;
 use super::under_way::UnderWay;
 use crate::device::{DeviceError, DeviceLoan, DeviceSlot, Memory};
 use crate::storage::{Extent, File, Part, Plan, Read, Via, groups};
+use crate::sync::wait_for;
+use crate::units::Size;
 
 /// Bytes on their way to a device: a future of what [`Landed`].
 ///
@@ -57,8 +57,17 @@ impl Carry {
     /// # Errors
     /// As [`Carrier::carry`](super::Carrier::carry).
     pub fn wait(self) -> Result<Landed, CarryError> {
-        // Inside a tokio task, its budget would end, and only yielding, which this thread does not, would renew it.
-        pollster::block_on(unconstrained(self))
+        wait_for(self, |carry| match (&carry.state, &carry.core.gpu) {
+            (State::Reading(read), _) => read.say_if_waiting(),
+            (State::Waiting(_, planned), Some(gpu)) => tracing::warn!(
+                "a request waits for {} of device memory, and {} of a budget of {} are held by what has landed: drop some of \
+                 it, or raise the budget",
+                Size(planned.0.layout.len as u64),
+                Size(gpu.arena.on_loan()),
+                Size(gpu.arena.memory().len() as u64)
+            ),
+            _ => {}
+        })
     }
 }
 

@@ -4,8 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::task::coop::unconstrained;
-
 use super::bytes::RouteBytes;
 use super::core::Core;
 use super::decision::Route;
@@ -17,6 +15,7 @@ use super::reason::NoRoute;
 use super::under_way::UnderWay;
 use crate::device::DeviceBuffer;
 use crate::storage::{Extent, File, Part, Plan, Via, groups};
+use crate::sync::wait_for;
 
 /// Bytes on their way to places in a buffer: a future of the bytes carried, by route, and of the buffer.
 ///
@@ -36,8 +35,7 @@ impl CarryInto {
 
     /// Waits on this thread, with any runtime or none.
     pub fn wait(self) -> (Result<RouteBytes, CarryError>, DeviceBuffer) {
-        // As for `Carry::wait`.
-        pollster::block_on(unconstrained(self))
+        wait_for(self, |_| {})
     }
 }
 

@@ -82,7 +82,7 @@ impl Landed {
         }
     }
 
-    /// The pieces themselves, where they landed in host memory.
+    /// The pieces themselves, where they landed in host memory, each as far from a multiple of 64 as in its file.
     pub fn host(&self) -> Option<&Pieces> {
         match &self.place {
             Place::Host(pieces) => Some(pieces),

@@ -73,7 +73,10 @@ pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64)
         let (members, later) = rest.split_at(count);
         rest = later;
         let wide = widen(&run, align.offset);
-        let start = usize::try_from(up(layout.len as u64, landing_align(&wide, align))).ok()?;
+        // As far from a multiple of this as in the file, so that what is aligned there is here, too.
+        const KEPT: u64 = 64;
+        let start = up(layout.len as u64, landing_align(&wide, align)) + wide.start % KEPT;
+        let start = usize::try_from(start).ok()?;
         layout.len = start.checked_add(usize::try_from(wide.end - wide.start).ok()?)?;
         let first_part = layout.parts.len();
         let mut part =
@@ -167,6 +170,7 @@ mod tests {
                 prop_assert!(part.wide.start % align.offset == 0 && part.wide.end % align.offset == 0);
                 prop_assert!(part.wide.end - part.wide.start <= 1 << chunk_power);
                 prop_assert!(part.landing % align.memory == 0);
+                prop_assert!(part.landing as u64 % 64 == part.wide.start % 64);
                 prop_assert!(!part.need.is_empty());
                 prop_assert!(part.wide.start <= part.need.start && part.need.end <= part.wide.end);
                 for offset in part.wide.clone() {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
-use tokio::task::coop::unconstrained;
 
 use super::descriptors::{Descriptors, PairError};
 use super::error::{ReadError, ReadFault};
@@ -17,6 +16,8 @@ use super::plan::{Mode, Plan, prefer_warm};
 use super::reader::Core;
 use super::request::{Job, Request, Wave};
 use crate::memory::{Loan, MemoryError, Slot};
+use crate::sync::wait_for;
+use crate::units::Size;
 
 /// A read under way: a future of its [`Pieces`].
 ///
@@ -59,8 +60,21 @@ impl Read {
     /// # Errors
     /// As [`Reader::read`](super::Reader::read).
     pub fn wait(self) -> Result<Pieces, ReadError> {
-        // Inside a tokio task, its budget would end, and only yielding, which this thread does not, would renew it.
-        pollster::block_on(unconstrained(self))
+        wait_for(self, Self::say_if_waiting)
+    }
+
+    /// Warns where it waits for memory, as a thread does for ever that itself holds what it waits for.
+    pub(crate) fn say_if_waiting(&self) {
+        if let State::Waiting(_, plan) = &self.state {
+            let arena = &self.core.arena;
+            tracing::warn!(
+                "a read waits for {} of memory, and {} of a budget of {} are held by what was read before: drop some of it, \
+                 or raise the budget",
+                Size(plan.layout.len as u64),
+                Size(arena.on_loan()),
+                Size(arena.budget())
+            );
+        }
     }
 
     /// Gives the read to the engine if its memory has come free.

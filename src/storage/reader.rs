@@ -98,7 +98,8 @@ impl Reader {
         Read::new(&self.core, Plan::new(extents, self.core.settings))
     }
 
-    /// [`read`](Self::read), awaited on this thread.
+    /// [`read`](Self::read), awaited on this thread. A thread that keeps what was read and finds too little memory for more
+    /// waits for itself: a warning says so after five seconds.
     ///
     /// # Errors
     /// As [`read`](Self::read).

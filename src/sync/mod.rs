@@ -2,11 +2,13 @@
 
 mod threads;
 mod unpark;
+mod wait;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use threads::{Running, Threads};
 pub(crate) use unpark::unpark_this_thread;
+pub(crate) use wait::wait_for;
 
 /// Locks, also after a panic elsewhere: every state behind these locks is whole between two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

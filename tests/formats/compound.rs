@@ -147,6 +147,18 @@ fn a_concatenation_is_its_children_one_after_the_other() {
 }
 
 #[test]
+fn samples_that_are_added_leave_those_before_them_as_they_are() {
+    let folder = crate::common::folder();
+    let first = Letters::write(folder.path(), "first", &["ab"]);
+    let second = Letters::write(folder.path(), "second", &["cd"]);
+    let all = Concat::new(vec![first, second]).unwrap();
+    let mut batch = SampleSpec::new();
+    let alone: Vec<_> = [3, 0, 2, 1].map(|index| all.sample(index).unwrap().ranges()[0]).to_vec();
+    [3, 0, 2, 1].iter().for_each(|&index| all.locate(index, &mut batch).unwrap());
+    assert_eq!(batch.ranges(), alone);
+}
+
+#[test]
 fn one_dataset_alone_keeps_its_names() {
     assert_eq!(ids(&Concat::new(vec![numbers(2)]).unwrap()), ["0", "1"]);
     assert_eq!(ids(&Mixture::new(vec![(numbers(2), 0.5)], 3).unwrap()), ["0", "1", "0"]);

@@ -44,6 +44,22 @@ fn what_is_there_is_refused_by_name_and_untouched() {
 }
 
 #[test]
+fn a_folder_that_the_dataset_lies_in_is_refused() {
+    let source = folder();
+    let made = Made::new(source.path(), &uniform(3));
+    for out in [
+        source.path().to_owned(),
+        source.path().join("."),
+        source.path().join("../").join(source.path().file_name().unwrap()),
+    ] {
+        let error = pack(&made, &out, &PackOptions::new()).unwrap_err().to_string();
+        assert!(error.contains("of the dataset lies in this folder"), "{error}");
+    }
+    assert_eq!(names(source.path()), ["one.data", "two.data"]);
+    assert!(pack(&made, &source.path().join("packed"), &PackOptions::new()).is_ok());
+}
+
+#[test]
 fn overwriting_replaces_an_earlier_pack_and_nothing_else() {
     let (source, out) = (folder(), folder());
     let (first, second) = (uniform(30), varying(20, 70));

@@ -382,6 +382,25 @@ fn bytes_lie_as_far_from_a_multiple_of_64_as_in_their_file() {
     });
 }
 
+/// As above: a slice of floats can be made of them, or not, whatever is in the page cache.
+#[test]
+fn bytes_on_the_host_lie_as_far_from_a_multiple_of_64_as_in_their_file() {
+    let files = Files::one(LEN);
+    for route in [Route::Bounce, Route::Cached] {
+        let carrier = Carrier::builder().route(route).budget(16 << 20).build().unwrap();
+        let Ok(file) = carrier.open(&files.paths[0]) else {
+            eprintln!("skipped: no {route} here");
+            continue;
+        };
+        let asked = [(1001, 9), (1024, 4096), (100_001, 1), (200_064, 128), (1001, 3), (LEN - 1, 1), (4, 400), (60, 7)];
+        let landed = carrier.carry_blocking(&asked.map(|(offset, len)| Extent::new(&file, offset, len))).unwrap();
+        check(&landed, &asked.map(|(offset, len)| (0, offset, len)));
+        for (piece, (offset, _)) in landed.host().unwrap().iter().zip(asked) {
+            assert_eq!(piece.as_ptr() as u64 % 64, offset % 64, "{route}: {offset}");
+        }
+    }
+}
+
 /// Each file is two descriptors of the reader and one of cuFile: whatever else of the process takes descriptors, files
 /// that no read uses are closed for them.
 #[test]

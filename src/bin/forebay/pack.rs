@@ -53,7 +53,7 @@ fn options(common: &Common, pack: &args::Pack, stored: &Stored) -> Result<PackOp
         return Err(Failure::Error(what.to_owned()));
     }
     let carrier = carrier::build(common, &forebay::Device::host(), BUDGET)?;
-    let mut options = PackOptions::new().carrier(&carrier).overwrite(pack.overwrite);
+    let mut options = PackOptions::new().with(&carrier).overwrite(pack.overwrite);
     if let Some(bytes) = pack.shard_bytes {
         options = options.shard_bytes(bytes.0);
     }
@@ -61,8 +61,8 @@ fn options(common: &Common, pack: &args::Pack, stored: &Stored) -> Result<PackOp
         options = options.metadata(key, value);
     }
     let bar = Arc::new(OnceLock::new());
-    Ok(options.on_progress(move |progress| {
-        bar.get_or_init(|| Progress::start(progress.total)).reach(progress.done);
+    Ok(options.progress(move |progress| {
+        bar.get_or_init(|| Progress::start(progress.total)).reach(progress.bytes);
     }))
 }
 

@@ -37,8 +37,10 @@ impl Children {
     }
 
     pub(super) fn locate(&self, child: usize, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+        // What was there before is not the child's.
+        let first = sample.ranges().len();
         self.datasets[child].locate(index, sample)?;
-        sample.shift_files(self.first_files[child]);
+        sample.shift_files(first, self.first_files[child]);
         Ok(())
     }
 

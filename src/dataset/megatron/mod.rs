@@ -6,7 +6,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::Path;
 
 pub(crate) use index::looks_like;
 
@@ -15,7 +15,7 @@ use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::parallel::in_parallel;
-use super::parts::{Parts, stem};
+use super::parts::{Parts, paths_of, stem};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 use super::split::{Split, Windows};
@@ -54,7 +54,8 @@ impl Megatron {
     /// [`DatasetError`] where a file is missing, cannot be read or is not sound; where an index and its `.bin` do not
     /// belong together; where pairs have tokens of two types; and where windows are asked for and a pair has too few
     /// tokens for one, or sequences that do not lie one after the other.
-    pub fn open(paths: &[PathBuf], split: Split) -> Result<Self, DatasetError> {
+    pub fn open(paths: &[impl AsRef<Path>], split: Split) -> Result<Self, DatasetError> {
+        let paths = &paths_of(paths)[..];
         let windows = match split {
             Split::Windows { seq_len, stride } => Some(Windows::new(seq_len, stride)?),
             Split::Documents => None,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::dataset::error::DatasetFault;
 use crate::dataset::mutants::{assert_damage_is_survived, assert_no_beginning_opens, assert_sound};
+use std::path::PathBuf;
 
 /// An index; that of Megatron's own rules is checked in tests/formats/megatron.rs.
 #[derive(Clone)]

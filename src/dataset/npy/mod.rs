@@ -6,7 +6,7 @@ mod literal;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use header::{Header, Place, looks_like, read_header, read_header_in};
@@ -15,7 +15,7 @@ use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::parallel::in_parallel;
-use super::parts::{Parts, stem};
+use super::parts::{Parts, paths_of, stem};
 use super::shape::Shape;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
@@ -46,7 +46,8 @@ impl Npy {
     /// # Errors
     /// [`DatasetError`] where a file cannot be read, is not sound, or is of a kind that is not read; where an array has no
     /// rows, since it has no dimensions; and where the rows of two files differ.
-    pub fn open(paths: &[PathBuf]) -> Result<Self, DatasetError> {
+    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, DatasetError> {
+        let paths = &paths_of(paths)[..];
         let mut parts = Parts::of(paths)?;
         let arrays = in_parallel(paths, |path| {
             let source = Source::open(path)?;

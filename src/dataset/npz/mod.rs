@@ -7,7 +7,7 @@ mod tests;
 mod zip;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::error::DatasetError;
@@ -15,7 +15,7 @@ use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::npy::{Header, Place, array_of, read_header_in};
 use super::parallel::in_parallel;
-use super::parts::Parts;
+use super::parts::{Parts, paths_of};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 use super::text::{in_message, shown};
@@ -47,7 +47,8 @@ impl Npz {
     /// # Errors
     /// [`DatasetError`] where a file cannot be read, is not sound, or has a member of a kind that is not read; where an
     /// archive's arrays are none or differ in their first dimension; and where two archives have other arrays.
-    pub fn open(paths: &[PathBuf]) -> Result<Self, DatasetError> {
+    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, DatasetError> {
+        let paths = &paths_of(paths)[..];
         let mut parts = Parts::of(paths)?;
         let archives = in_parallel(paths, |path| {
             let source = Source::open(path)?;

@@ -31,7 +31,8 @@ use super::text::shown;
 ///
 /// Files that hold tensors of the same names follow one another, as the shards of one dataset do; otherwise, and always
 /// with an index, all tensors belong together, as those of one model do. Where tensors that belong together share their
-/// first dimension, sample i is row i of each, in the order of their data; else there are no samples, and
+/// first dimension, sample i is row i of each, in the order of their data, or in that which
+/// [`pack`](crate::pack::pack) has noted; else there are no samples, and
 /// [`check_samples`](Self::check_samples) says why. Files that [`pack`](crate::pack::pack) has written of samples that
 /// differ hold those samples, under their names.
 #[derive(Debug)]
@@ -86,7 +87,10 @@ impl Safetensors {
             true => it.by_file(),
             false => vec![&it.tensors[..]],
         };
-        let samples = Rows::new(&it.files, &groups).map(Samples::Rows);
+        let order: Option<Vec<String>> =
+            metadata.get(Layout::FIELDS).and_then(|fields| serde_json::from_str(fields).ok());
+        let samples =
+            Rows::new(&it.files, &groups).map(|rows| Samples::Rows(rows.in_order_of(&order.unwrap_or_default())));
         Ok(Self { samples, files: it.files, tensors: it.tensors, is_sharded, metadata, map: None })
     }
 

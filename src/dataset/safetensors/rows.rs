@@ -58,6 +58,20 @@ impl Rows {
         Ok(rows)
     }
 
+    /// With the fields in the order of these names, where they are just those.
+    pub(super) fn in_order_of(mut self, names: &[String]) -> Self {
+        let by_name: HashMap<&str, usize> = names.iter().map(String::as_str).zip(0..).collect();
+        let places: Option<Vec<usize>> = self.fields.iter().map(|field| by_name.get(&*field.name).copied()).collect();
+        let Some(places) = places.filter(|places| places.len() == names.len()) else { return self };
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_by_key(|&i| places[i]);
+        self.fields = order.iter().map(|&i| self.fields[i].clone()).collect();
+        for columns in &mut self.columns {
+            *columns = order.iter().map(|&i| columns[i]).collect();
+        }
+        self
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.ends.len()
     }

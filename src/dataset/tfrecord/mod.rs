@@ -7,7 +7,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use self::walk::Records;
@@ -16,7 +16,7 @@ use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::parallel::in_parallel_each;
-use super::parts::Parts;
+use super::parts::{Parts, paths_of};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, TensorSpec};
 
@@ -53,7 +53,8 @@ impl TfRecord {
     /// # Errors
     /// [`DatasetError`] where no file is given; with path and offset, where a file cannot be read or is compressed; and, if `corrupt` is to be
     /// refused, where a record is cut or the checksum of a length is wrong.
-    pub fn open(paths: &[PathBuf], corrupt: Corrupt) -> Result<Self, DatasetError> {
+    pub fn open(paths: &[impl AsRef<Path>], corrupt: Corrupt) -> Result<Self, DatasetError> {
+        let paths = &paths_of(paths)[..];
         let mut parts = Parts::of(paths)?;
         let found = in_parallel_each(paths, |path| {
             let source = Source::open(path)?;

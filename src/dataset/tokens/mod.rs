@@ -4,7 +4,7 @@ mod header;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::Path;
 
 pub(crate) use header::looks_like;
 
@@ -13,7 +13,7 @@ use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::parallel::in_parallel;
-use super::parts::{Parts, stem};
+use super::parts::{Parts, paths_of, stem};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 use super::split::{Split, Windows};
@@ -46,7 +46,8 @@ impl Tokens {
     /// [`DatasetError`] where a file cannot be read, does not have whole tokens, has other tokens than its header or
     /// `dtype` says, or has too few for a window; and of [`Split::Documents`], since these files do not tell where
     /// documents end.
-    pub fn open(paths: &[PathBuf], dtype: Option<DType>, split: Split) -> Result<Self, DatasetError> {
+    pub fn open(paths: &[impl AsRef<Path>], dtype: Option<DType>, split: Split) -> Result<Self, DatasetError> {
+        let paths = &paths_of(paths)[..];
         let Split::Windows { seq_len, stride } = split else {
             let what = "files of tokens without an index do not tell where documents end";
             return Err(DatasetError::setting("", what, "ask for windows, or give Megatron's .idx and .bin"));

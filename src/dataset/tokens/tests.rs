@@ -4,6 +4,7 @@ use std::path::Path;
 use super::*;
 use crate::dataset::error::DatasetFault;
 use crate::dataset::mutants::{assert_damage_is_survived, assert_no_beginning_opens, assert_sound};
+use std::path::PathBuf;
 
 fn llm_c(magic: u32, version: u32, count: u32, data: &[u8]) -> Vec<u8> {
     let mut file: Vec<u8> = [magic, version, count].iter().flat_map(|number| number.to_le_bytes()).collect();

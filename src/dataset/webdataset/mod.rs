@@ -12,7 +12,7 @@ mod tests;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::Hash;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use self::shard::Shard;
@@ -22,7 +22,7 @@ use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::parallel::in_parallel_each;
-use super::parts::Parts;
+use super::parts::{Parts, paths_of};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, TensorSpec};
 use super::tar;
@@ -71,7 +71,8 @@ impl WebDataset {
     /// # Errors
     /// [`DatasetError`] where none is given; with path and offset where one is cut, damaged, compressed or no archive, has a sparse
     /// member or one that readers of tar disagree on, or where a sample has one extension twice.
-    pub fn open(paths: &[PathBuf], index: TarIndex) -> Result<Self, DatasetError> {
+    pub fn open(paths: &[impl AsRef<Path>], index: TarIndex) -> Result<Self, DatasetError> {
+        let paths = &paths_of(paths)[..];
         let mut parts = Parts::of(paths)?;
         let indexed = in_parallel_each(paths, |path| {
             let source = Source::open(path)?;

@@ -134,7 +134,7 @@ fn samples_past_the_last_are_no_samples() {
     let refused = dataset.sample(1).unwrap_err().to_string();
     assert_eq!(refused, "there is no sample 1, since the dataset has 1; ask for a lower one");
     assert!(dataset.sample(u64::MAX).is_err());
-    assert!(WebDataset::open(&[], TarIndex::Memory).is_err(), "no shard was given");
+    assert!(WebDataset::open(&[] as &[&std::path::Path], TarIndex::Memory).is_err(), "no shard was given");
 }
 
 /// Bytes that are no text are shown as text that other names may have; one shard may be given twice.

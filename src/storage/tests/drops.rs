@@ -25,6 +25,27 @@ impl Canaries {
 }
 
 #[test]
+fn a_thread_that_waits_for_memory_is_told_who_has_it() {
+    let sample = Sample::new(128 << 10);
+    let reader = Reader::builder().budget(64 << 10).build().unwrap();
+    let file = reader.open(&sample.path).unwrap();
+    let extent = [Extent::new(&file, 0, 48 << 10)];
+    let held = reader.read_blocking(&extent).unwrap();
+    let (pieces, said) = crate::dataset::heard::warnings(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(400));
+                drop(held);
+            });
+            reader.read_blocking(&extent).unwrap()
+        })
+    });
+    assert_eq!(&pieces[0], &sample.bytes[..48 << 10]);
+    let waits: Vec<_> = said.iter().filter(|said| said.contains("waits for 48 KiB of memory")).collect();
+    assert!(waits.len() == 1 && waits[0].contains("48 KiB of a budget of 64 KiB"), "{said:?}");
+}
+
+#[test]
 fn ten_thousand_dropped_reads_write_nowhere_and_give_everything_back() {
     let sample = Sample::new(2 << 20);
     for engine in ENGINES {
