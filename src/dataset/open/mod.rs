@@ -76,8 +76,8 @@ pub struct Stored {
     pub format: Format,
     /// The files, and the tensors in them as [`Dataset::stored`] tells.
     pub dataset: Box<dyn Dataset>,
-    /// How many samples they make; `None` where they make none: the tensors of most models, which share no first
-    /// dimension, and tokens of which [`OpenOptions::seq_len`] does not say how many are one.
+    /// How many samples they make; `None` where they make none: the tensors of most models, and the arrays of an archive,
+    /// which share no first dimension, and tokens of which [`OpenOptions::seq_len`] does not say how many are one.
     pub samples: Option<u64>,
 }
 
@@ -93,6 +93,7 @@ pub fn open_stored(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<
             let samples = tensors.has_samples().then(|| tensors.len());
             (Box::new(tensors), samples)
         }
+        Format::Npz => super::npz::open_stored(&files)?,
         // Of any split the tokens are the same.
         Format::Tokens if options.split().is_none() => {
             (Box::new(Tokens::open(&files, options.dtype, Split::windows(1))?), None)
