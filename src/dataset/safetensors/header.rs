@@ -9,6 +9,7 @@ use super::diagnosis;
 use super::listing::Listing;
 use crate::dataset::dtype::DType;
 use crate::dataset::error::{DatasetError, DatasetFault};
+use crate::dataset::open::in_place_of_safetensors;
 use crate::dataset::shape::Shape;
 use crate::dataset::source::Source;
 use crate::dataset::spec::TensorSpec;
@@ -100,7 +101,7 @@ fn json(source: &Source) -> Result<Vec<u8>, DatasetError> {
         return Err(source.fault(0, DatasetFault::Truncated { what: "the length of the header".into(), missing }));
     };
     let length = u64::from_le_bytes(*length);
-    let it = || foreign(&head).map_or(String::new(), |kind| format!(", as this is {kind}"));
+    let it = || foreign(&head[..read], source.len()).map_or(String::new(), |kind| format!(", as this is {kind}"));
     if length > HEADER_CAP {
         let what = format!("the header would have {length} bytes, and more than {HEADER_CAP} are not read{}", it());
         return Err(source.malformed(0, what, NOT_ONE));
@@ -114,16 +115,10 @@ fn json(source: &Source) -> Result<Vec<u8>, DatasetError> {
 }
 
 /// What a file may be that was taken for one.
-fn foreign(head: &[u8]) -> Option<&'static str> {
-    const KINDS: [(&[u8], &str); 6] = [
-        (b"PK\x03\x04", "a zip archive, such as what torch.save writes"),
-        (b"\x80\x02", "a Python pickle"),
-        (b"\x80\x04", "a Python pickle"),
-        (b"GGUF", "a GGUF file"),
-        (b"\x89HDF", "an HDF5 file"),
-        (b"version ", "the pointer that Git LFS leaves for a file that was not fetched"),
-    ];
-    KINDS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, kind)| *kind)
+fn foreign(head: &[u8], len: u64) -> Option<String> {
+    const PICKLES: [&[u8]; 2] = [b"\x80\x02", b"\x80\x04"];
+    let is_pickle = || PICKLES.iter().any(|magic| head.starts_with(magic)).then(|| "a Python pickle".to_owned());
+    in_place_of_safetensors(head, len).or_else(is_pickle)
 }
 
 fn check_end(source: &Source, data: u64, data_len: u64) -> Result<(), DatasetError> {
