@@ -55,7 +55,7 @@ pub enum CheckpointError {
         device: String,
     },
     /// The budget, or the carrier that was given, has too little memory free.
-    #[error("the checkpoint takes {} and {} of a budget of {} are free; raise it, or load fewer tensors at once", Size(*need), Size(*free), Size(*budget))]
+    #[error("{}; raise it, or load fewer tensors at once", no_room(*need, *free, *budget))]
     NoRoom {
         /// Bytes that are needed at once.
         need: u64,
@@ -85,8 +85,30 @@ pub enum CheckpointError {
     Carry(#[from] CarryError),
 }
 
+/// Of a budget that is all free there is only one number to tell.
+fn no_room(need: u64, free: u64, budget: u64) -> String {
+    let (need, budget_size) = (Size(need), Size(budget));
+    match free < budget {
+        true => format!("the checkpoint takes {need} and {} of a budget of {budget_size} are free", Size(free)),
+        false => format!("the checkpoint needs {need} and the budget is {budget_size}"),
+    }
+}
+
 impl From<ReadError> for CheckpointError {
     fn from(error: ReadError) -> Self {
         Self::Carry(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CheckpointError::NoRoom;
+
+    #[test]
+    fn a_budget_that_is_too_small_and_one_that_is_in_use_are_told_apart() {
+        let small = NoRoom { need: 4096, free: 100, budget: 100 }.to_string();
+        assert!(small.starts_with("the checkpoint needs 4 KiB and the budget is 100 bytes; raise it"), "{small}");
+        let in_use = NoRoom { need: 4096, free: 0, budget: 4096 }.to_string();
+        assert!(in_use.contains("takes 4 KiB and 0 bytes of a budget of 4 KiB are free; raise it"), "{in_use}");
     }
 }

@@ -82,6 +82,28 @@ impl DType {
         (U64, "U64", 64),
     ];
 
+    /// What numpy and PyTorch call them, where that is another name.
+    const OTHERS: [(DType, &'static str); 18] = [
+        (U8, "uint8"),
+        (I8, "int8"),
+        (F8E5M2, "float8_e5m2"),
+        (F8E4M3, "float8_e4m3fn"),
+        (F8E8M0, "float8_e8m0fnu"),
+        (F8E4M3Fnuz, "float8_e4m3fnuz"),
+        (F8E5M2Fnuz, "float8_e5m2fnuz"),
+        (I16, "int16"),
+        (U16, "uint16"),
+        (F16, "float16"),
+        (BF16, "bfloat16"),
+        (I32, "int32"),
+        (U32, "uint32"),
+        (F32, "float32"),
+        (C64, "complex64"),
+        (F64, "float64"),
+        (I64, "int64"),
+        (U64, "uint64"),
+    ];
+
     /// Every type, the narrowest first.
     pub fn all() -> impl Iterator<Item = DType> {
         Self::ALL.into_iter().map(|(dtype, ..)| dtype)
@@ -149,17 +171,18 @@ impl From<DType> for &'static str {
 /// A name that no type has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no dtype is called {0:?}; give one of BOOL, U8, I8, F8_E4M3, U16, I16, F16, BF16, U32, I32, F32, U64, I64, F64 and their like"
+    "no dtype is called {0:?}; give one of BOOL, U8, I8, F8_E4M3, U16, I16, F16, BF16, U32, I32, F32, U64, I64, F64 and their like, or numpy's name, such as uint16"
 )]
 pub struct UnknownDType(pub String);
 
-/// Upper or lower case.
+/// In upper or lower case, its name in safetensors files or numpy's: `U16`, `uint16`.
 impl FromStr for DType {
     type Err = UnknownDType;
 
     fn from_str(name: &str) -> Result<Self, UnknownDType> {
-        let named = Self::ALL.into_iter().find(|(_, known, _)| known.eq_ignore_ascii_case(name));
-        named.map(|(dtype, ..)| dtype).ok_or_else(|| UnknownDType(name.to_owned()))
+        let names = Self::ALL.into_iter().map(|(dtype, known, _)| (dtype, known)).chain(Self::OTHERS);
+        let mut named = names.filter(|(_, known)| known.eq_ignore_ascii_case(name));
+        named.next().map(|(dtype, _)| dtype).ok_or_else(|| UnknownDType(name.to_owned()))
     }
 }
 
@@ -182,6 +205,21 @@ mod tests {
             assert_eq!(dtype.name().to_lowercase().parse(), Ok(dtype));
         }
         assert!("Q9".parse::<DType>().is_err());
+    }
+
+    #[test]
+    fn names_of_numpy_lead_to_types_of_their_width_and_no_two_to_one() {
+        let mut seen = std::collections::HashSet::new();
+        for (dtype, name) in DType::OTHERS {
+            assert_eq!(name.to_uppercase().parse(), Ok(dtype), "{name}");
+            let bits: String =
+                name.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+            assert_eq!(bits.parse(), Ok(dtype.bits()), "{name}");
+            assert!(seen.insert(dtype), "{name}");
+            assert_eq!(dtype.name().starts_with('U'), name.starts_with('u'), "{name}");
+            assert_eq!(dtype.name().contains('I'), name.contains("int") && !name.starts_with('u'), "{name}");
+        }
+        assert!(["uint", "float", "uint24", ""].iter().all(|name| name.parse::<DType>().is_err()));
     }
 
     /// The oracle: the safetensors crate.

@@ -34,7 +34,10 @@ pub enum PackError {
         source: io::Error,
     },
     /// Files with names of the result are there already.
-    #[error("{} already; ask for overwriting, or pack to another place", listed(paths))]
+    #[error(
+        "{} already; ask for overwriting (`PackOptions::overwrite`, --overwrite), or pack to another place",
+        listed(paths)
+    )]
     Exists {
         /// Which.
         paths: Vec<PathBuf>,

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::common::folder;
-use crate::run::{Answer, forebay, run, write};
+use crate::run::{Answer, NPY, forebay, run, write};
 
 fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat()
@@ -179,4 +179,93 @@ fn flags_say_what_files_without_a_header_are_and_totals_pass_32_bits() {
     assert_eq!(summary(&["--format", "tokens"]), of("tokens", json!(null)));
     let records = ["--record-bytes", "6000", "--dtype", "f32", "--format", "records"];
     assert_eq!(summary(&records), of("records", json!(TOKENS / 1000)));
+}
+
+/// An archive of arrays without a compressor: members as they are, and no checksums, which nothing here reads.
+fn npz(arrays: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut archive, mut directory) = (Vec::new(), Vec::new());
+    for (name, data) in arrays {
+        let fields: Vec<u8> = [
+            &[20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &(data.len() as u32).to_le_bytes(),
+            &(data.len() as u32).to_le_bytes(),
+            &(name.len() as u16).to_le_bytes(),
+            &[0, 0],
+        ]
+        .concat();
+        let place = archive.len() as u32;
+        directory.extend([&b"PK\x01\x02\x14\0"[..], &fields, &[0; 10], &place.to_le_bytes(), name.as_bytes()].concat());
+        archive.extend([&b"PK\x03\x04"[..], &fields, name.as_bytes(), data].concat());
+    }
+    let (number, start) = ((arrays.len() as u16).to_le_bytes(), (archive.len() as u32).to_le_bytes());
+    let len = (directory.len() as u32).to_le_bytes();
+    [&archive[..], &directory, b"PK\x05\x06\0\0\0\0", &number, &number, &len, &start, &[0, 0]].concat()
+}
+
+/// `NPY`, but of another shape, whose text is as long.
+fn npy(shape: &str, data: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(&NPY[10..NPY.len() - 3]).replace("(3,)", shape);
+    let text = format!("{:<60}\n", text.trim_end());
+    [&NPY[..10], text.as_bytes(), data].concat()
+}
+
+#[test]
+fn arrays_of_an_archive_that_make_no_samples_are_listed() {
+    let folder = folder();
+    let (three, two, scalar) = (NPY.to_vec(), npy("(2,)", b"de"), npy("()", b"f"));
+    let archives = [
+        ("rows.npz", npz(&[("x.npy", &three), ("y.npy", &two)]), vec![&b"abc"[..], b"de"]),
+        ("scalar.npz", npz(&[("x.npy", &three), ("s.npy", &scalar)]), vec![b"abc", b"f"]),
+    ];
+    for (name, archive, data) in &archives {
+        let path = write(folder.path(), name, archive);
+        let lines = inspect(&[&path]);
+        let (summary, arrays) = lines.split_last().unwrap();
+        assert_eq!(arrays.iter().map(bytes_of).collect::<Vec<_>>(), *data, "{name}");
+        let (tensors, bytes) = (data.len(), data.iter().map(|it| it.len()).sum::<usize>());
+        let expected = json!({"format": "npz", "samples": null, "tensors": tensors, "files": 1, "bytes": bytes});
+        assert_eq!(summary["summary"], expected, "{name}");
+        assert!(forebay::dataset::open(&[&path], &forebay::dataset::OpenOptions::new()).is_err());
+    }
+    let both = inspect(&[folder.path()]);
+    assert_eq!((both.len(), &both[4]["summary"]["samples"]), (5, &json!(null)));
+    let sound = write(folder.path(), "sound", &npz(&[("x.npy", &three), ("y.npy", &three)]));
+    assert_eq!(inspect(&[&sound])[2]["summary"]["samples"], 3);
+}
+
+#[test]
+fn mistakes_of_formats_and_paths_are_answered_with_what_to_do() {
+    let folder = folder();
+    let npy = write(folder.path(), "x.npy", NPY);
+    let answer = |flags: &[&str], paths: &[&Path]| Answer::of(forebay().arg("inspect").args(flags).args(paths));
+    for (format, words) in [
+        ("webdataset", &["the file is npy, not webdataset; leave the format out"][..]),
+        ("tar", &["the file is npy, not webdataset; leave the format out"]),
+        ("wds", &["not webdataset"]),
+        ("safetensors", &["this is a file of format npy", "leave the format out"]),
+        ("parquet", &["parquet is not read yet", "the file is npy"]),
+    ] {
+        let answer = answer(&["--format", format], &[&npy]);
+        let error = answer.error(1);
+        assert!(words.iter().all(|word| error.contains(word)) && !error.contains("it is parquet"), "{error}");
+    }
+    let star = folder.path().join("*.tar");
+    assert!(answer(&[], &[&star]).error(1).contains("leave `*` to the shell"));
+    write(folder.path(), "*.tar", b"");
+    assert!(!answer(&[], &[&star]).error(1).contains("shell"), "a file may be called so");
+    let model = write(folder.path(), "model.safetensors", &safetensors(MODEL, b"AABBBBBBBBSS"));
+    let index = write(folder.path(), "model.safetensors.index.json", b"{}");
+    let config = write(folder.path(), "config.json", b"{}");
+    assert!(answer(&[], &[&config, &model, &index]).error(1).contains("or the folder"));
+}
+
+#[test]
+fn types_have_the_names_of_numpy_too() {
+    let folder = folder();
+    let tokens = write(folder.path(), "t.bin", &[0; 24]);
+    for (name, dtype) in [("uint16", "U16"), ("INT32", "I32"), ("bfloat16", "BF16"), ("float32", "F32")] {
+        let args = ["inspect", "--json", "--format=records", "--record-bytes=12", "--dtype", name];
+        let lines = lines(&Answer::of(forebay().args(args).arg(&tokens)));
+        assert_eq!(lines[0]["dtype"], dtype, "{name}");
+    }
 }

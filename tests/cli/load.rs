@@ -11,7 +11,7 @@ use crate::common::emulator::Emulator;
 use crate::common::folder;
 use crate::common::weights::{Seen, Tensor, oracle, write, write_index};
 use crate::or_skip;
-use crate::run::{Answer, forebay, run};
+use crate::run::{Answer, NPY, forebay, run};
 
 fn tensors() -> Vec<Tensor> {
     vec![
@@ -94,7 +94,9 @@ fn for_people_it_says_the_same() {
     for (line, (.., bytes)) in lines.iter().zip(&wanted) {
         assert!(line.starts_with(&hex(&Sha256::digest(bytes))), "{line}");
     }
-    assert!(lines.last().unwrap().starts_with("5 tensors of 1 files, "), "{text}");
+    let summary = lines.last().unwrap();
+    assert!(summary.starts_with("5 tensors of 1 file, 82.1 KiB in "), "{text}");
+    assert!(!summary.contains(" 0.00 ") && summary.contains("; at most ") && summary.contains("iB of host memory"));
 }
 
 /// Where there is no GPU, that is said once, and the summary is no error's.
@@ -153,9 +155,12 @@ fn what_cannot_be_loaded_is_one_error() {
         }
     };
     let shown = path.display().to_string();
-    refused(&path, &["--budget=64KiB"], &["a budget of 64 KiB"]);
+    refused(&path, &["--budget=64KiB"], &["the budget is 64 KiB; ", "--budget"]);
     refused(&path, &["--route=direct", "--device=host"], &["direct"]);
     refused(&folder.path().join("missing"), &[], &["missing"]);
+    let npy = folder.path().join("x.npy");
+    std::fs::write(&npy, NPY).unwrap();
+    refused(&npy, &[], &["this is a file of format npy"]);
     refused("/dev/null".as_ref(), &[], &["/dev/null"]);
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.push(0);

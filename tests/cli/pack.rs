@@ -114,7 +114,11 @@ fn rows_are_cut_into_shards_of_the_size_asked_for() {
     let answer = packed(&["--overwrite"], &input, &out);
     let text = String::from_utf8(answer.stdout).unwrap();
     assert!(text.lines().count() == 2 && text.contains("1000 samples, 2 tensors") && text.contains("rows"), "{text}");
+    let place = format!("; in folder {}", out.display());
+    assert!(text.trim_end().ends_with(&place) && text.contains("1 file as rows, "), "{text}");
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "shards of the first pack are gone");
+    let answer = packed(&[], &input, &folder.path().join("one.safetensors"));
+    assert!(!String::from_utf8_lossy(&answer.stdout).contains("folder"));
 }
 
 #[test]
@@ -124,6 +128,11 @@ fn mistakes_are_one_line_and_leave_what_was_there() {
     let there = write(folder.path(), "there.safetensors", b"mine");
     let answer = packed(&[], &input, &there);
     assert!(answer.error(1).contains("there.safetensors is there already; "), "{}", answer.stderr);
+    assert!(answer.stderr.contains("--overwrite"), "{}", answer.stderr);
+    for flag in ["--seq-len=3", "--record-bytes=3"] {
+        let answer = packed(&[flag, "--format=safetensors"], &input, &there);
+        assert!(answer.error(1).contains(&flag[..flag.len() - 2]), "{}", answer.stderr);
+    }
     assert_eq!(fs::read(&there).unwrap(), b"mine");
     let one = folder.path().join("one.safetensors");
     assert!(packed(&["--shard-bytes=1KiB"], &input, &one).error(1).contains("one was asked for"));

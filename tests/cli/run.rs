@@ -34,6 +34,9 @@ impl Answer {
     }
 }
 
+/// Three bytes as numpy saves them.
+pub const NPY: &[u8] = b"\x93NUMPY\x01\x00\x3d\x00{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}     \nabc";
+
 pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Answer {
     Answer::of(forebay().args(args))
 }

@@ -40,6 +40,44 @@ fn help_and_version_are_exit_0_on_stdout() {
 }
 
 #[test]
+fn an_unknown_suffix_is_answered_with_those_there_are() {
+    for bytes in ["12KB", "1k"] {
+        let answer = run(["load", "x", "--budget", bytes]);
+        let error = answer.error(2);
+        assert!(["KiB", "MiB", "GiB", "TiB"].iter().all(|suffix| error.contains(suffix)), "{error}");
+    }
+}
+
+#[test]
+fn the_help_of_a_command_ends_with_a_line_that_the_command_takes() {
+    for command in ["cat", "doctor", "load", "inspect", "pack"] {
+        let help = String::from_utf8(run([command, "--help"]).stdout).unwrap();
+        let example = help.trim_end().lines().last().unwrap();
+        let words = example.strip_prefix("Example: forebay ").unwrap_or_else(|| panic!("{help}"));
+        assert_eq!(words.split(' ').next(), Some(command));
+        // Of files that are not there, which only a command line that makes sense comes to.
+        let answer = Answer::of(forebay().current_dir("/proc").args(words.split(" > ").next().unwrap().split(' ')));
+        assert_ne!(answer.code, Some(2), "{example}: {}", answer.stderr);
+    }
+}
+
+/// Every command's help lists them, so it must be true of each.
+#[test]
+fn options_of_every_command_say_which_they_are_for() {
+    let help = |command| {
+        let text = String::from_utf8(run([command, "--help"]).stdout).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for command in ["cat", "doctor", "load", "inspect", "pack"] {
+        let help = help(command);
+        for word in ["`pack`: host only", "`inspect` reads no data", "the most that the tensors may take"] {
+            assert!(help.contains(word), "{command}: {help}");
+        }
+    }
+    assert!(help("load").contains("One line per tensor with its SHA-256 before the summary"));
+}
+
+#[test]
 fn what_needs_a_cuda_device_is_a_clean_error() {
     let file = file!();
     let answer = run(["cat", file, "--route=direct", "--device=host"]);

@@ -22,14 +22,19 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Writes bytes of a file to stdout, read through the engine and route asked for
+    #[command(after_help = "Example: forebay cat train.bin --offset 4KiB --length 64KiB > piece")]
     Cat(Cat),
     /// Tells what this machine can do; each "no" with its reason and its fix
+    #[command(after_help = "Example: forebay doctor /data")]
     Doctor(Doctor),
     /// Loads a whole checkpoint to the device
+    #[command(after_help = "Example: forebay load model/ --device cuda:0 --hash")]
     Load(Load),
-    /// Lists the tensors in files: name, dtype, shape and place, and how many samples they make
+    /// Lists the tensors in files (name, dtype, shape and place), and counts the samples that they make
+    #[command(after_help = "Example: forebay inspect 'shard-{000..002}.tar' --json")]
     Inspect(Inspect),
     /// Rewrites a dataset as safetensors files whose data begins on a block of 4096 bytes
+    #[command(after_help = "Example: forebay pack tokens.bin --seq-len 1024 -o packed/")]
     Pack(Pack),
 }
 
@@ -56,7 +61,7 @@ pub struct Doctor {
 pub struct Load {
     /// A .safetensors file, a model's *.index.json, or a folder that holds either
     pub checkpoint: PathBuf,
-    /// Gives the SHA-256 of each tensor first
+    /// One line per tensor with its SHA-256 before the summary
     #[arg(long)]
     pub hash: bool,
 }
@@ -91,17 +96,19 @@ pub struct Pack {
 /// How the files of a dataset are to be read, where that does not follow from them.
 #[derive(Debug, Args)]
 pub struct DatasetFlags {
-    /// safetensors, npy, npz, records, tokens, megatron, webdataset or tfrecord; told by content, then by name, when not
-    /// given
+    /// safetensors, npy, npz, records, tokens, megatron, webdataset (or tar) or tfrecord; told by content, then by name,
+    /// when not given
     #[arg(long)]
     pub format: Option<Format>,
     /// Files without a header are records of so many bytes each
     #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     pub record_bytes: Option<ByteCount>,
-    /// A sample of tokens is a window of so many, and one more for the targets
+    /// A sample of tokens is a window of so many, and one more for the targets. `pack` needs it to write windows, `inspect`
+    /// to count them; without it tokens are taken whole. They are U16 unless their file or --dtype says otherwise
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub seq_len: Option<u64>,
-    /// The type of tokens, or of the elements of records, such as U16
+    /// The type of tokens, U16 when not given, or of the elements of records, U8 when not given; numpy's names such as
+    /// uint16 are known, too
     #[arg(long)]
     pub dtype: Option<DType>,
 }
@@ -135,17 +142,21 @@ fn some_bytes(text: &str) -> Result<ByteCount, String> {
 /// The flags that every command takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// How reads reach the kernel
+    /// How reads reach the kernel; for commands that read data, which `inspect` does not
     #[arg(long, global = true, value_enum, default_value_t = Engine::Auto)]
     pub engine: Engine,
-    /// The way bytes take to the device
+    /// The way bytes take to the device; for `cat`, `load` and `pack`
     #[arg(long, global = true, value_enum, default_value_t = Route::Auto)]
     pub route: Route,
-    /// Where bytes must end up: auto, host or cuda:N. Auto is the host for `cat`, whose bytes end there, and cuda:0 with
-    /// `--route direct`; `doctor` judges every device with it, else the one named
+    /// Where bytes must end up: auto, host or cuda:N. `load`: auto is the first GPU that works, else the host. `cat`: the
+    /// bytes go there and back to stdout; auto is the host, and cuda:0 with `--route direct`. `pack`: host only.
+    /// `doctor`: the one to judge, all with auto. `inspect` reads no data, and ignores this
     #[arg(long, global = true, default_value = "auto")]
     pub device: Device,
-    /// Host memory for reads in flight, with a suffix KiB, MiB, GiB or TiB
+    /// Host memory, with a suffix KiB, MiB, GiB or TiB. `cat` and `pack`: for reads in flight; 64MiB when not given, of
+    /// `cat` less for a short range. `load` to a GPU: for bytes on their way there, 64MiB when not given; to the host: the
+    /// most that the tensors may take, as much as they need when not given. `doctor`: what the machine is judged against,
+    /// 256MiB when not given. `inspect` reads no data, and ignores this
     #[arg(long, global = true, value_name = "BYTES")]
     pub budget: Option<ByteCount>,
     /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr

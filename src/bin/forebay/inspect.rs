@@ -8,6 +8,7 @@ use forebay::dataset::{DataFile, Dataset, Format, Shape, Stored, StoredTensor, o
 use serde::Serialize;
 
 use crate::args::{self, Common};
+use crate::byte_count::counted;
 use crate::failure::{Failure, Outcome};
 use crate::stdout::Stdout;
 use crate::{byte_count, json, stderr};
@@ -117,7 +118,6 @@ impl<'a> List<'a> {
 
 impl Summary {
     fn for_people(&self) -> String {
-        let counted = |number: u64, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
         let samples = match self.samples {
             Some(samples) => counted(samples, "sample"),
             None if self.format == Format::Tokens.name() => "no samples without --seq-len".to_owned(),

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use forebay::checkpoint::{self, Checkpoint, LoadOptions};
+use forebay::checkpoint::{self, Checkpoint, CheckpointError, LoadOptions};
 use forebay::dataset::{DType, Shape};
 use forebay::{Carrier, Reader};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::args::{self, Common};
+use crate::byte_count::{counted, rate, shown};
 use crate::failure::{Failure, Outcome};
 use crate::stderr::{Progress, one_line};
 use crate::stdout::Stdout;
@@ -20,7 +21,7 @@ pub fn run(common: &Common, load: &args::Load) -> Outcome {
     let device = carrier::device(common)?;
     let mut stdout = Stdout::open()?;
     let start = Instant::now();
-    let model = checkpoint::load(&load.checkpoint, &device, &options(common)).map_err(Failure::of)?;
+    let model = checkpoint::load(&load.checkpoint, &device, &options(common)).map_err(failure)?;
     let summary = Summary::new(&model, start.elapsed().as_secs_f64());
     if load.hash {
         for tensor in model.tensors() {
@@ -45,6 +46,17 @@ pub fn run(common: &Common, load: &args::Load) -> Outcome {
         false => summary.in_words(),
     };
     stdout.write(format!("{line}\n").as_bytes())
+}
+
+/// The budget by the name of its flag.
+fn failure(error: CheckpointError) -> Failure {
+    match error {
+        CheckpointError::NoRoom { need, budget, .. } => {
+            let (need, budget) = (shown(need), shown(budget));
+            Failure::Error(format!("the checkpoint needs {need} and the budget is {budget}; raise it (--budget)"))
+        }
+        error => Failure::of(error),
+    }
 }
 
 fn options(common: &Common) -> LoadOptions {
@@ -103,16 +115,18 @@ impl Summary {
     }
 
     fn in_words(&self) -> String {
-        let routes: Vec<String> = self.routes.iter().map(|(route, bytes)| format!("{bytes} by {route}")).collect();
-        let peak = self.peak_host_bytes.map_or(String::new(), |peak| format!("; at most {peak} bytes of host memory"));
+        let routes: Vec<String> =
+            self.routes.iter().map(|(route, bytes)| format!("{} by {route}", shown(*bytes))).collect();
+        let peak =
+            self.peak_host_bytes.map_or(String::new(), |peak| format!("; at most {} of host memory", shown(peak)));
         format!(
-            "{} tensors of {} files, {} bytes in {:.3} s to {}: {:.2} GB/s ({}){peak}",
-            self.tensors,
-            self.files,
-            self.bytes,
+            "{} of {}, {} in {:.3} s to {}: {} ({}){peak}",
+            counted(self.tensors as u64, "tensor"),
+            counted(self.files as u64, "file"),
+            shown(self.bytes),
             self.seconds,
             self.device,
-            self.bytes_per_second / 1e9,
+            rate(self.bytes_per_second),
             if routes.is_empty() { "nothing to carry".to_owned() } else { routes.join(", ") },
         )
     }

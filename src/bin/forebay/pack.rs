@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use forebay::dataset::{DataFile, Dataset, Format, Safetensors, Stored, open_stored, shown};
+use forebay::dataset::{DataFile, Dataset, Format, Safetensors, Stored, open_stored, shown as shown_path};
 use forebay::pack::{PackOptions, Packed, PackedFile, pack, pack_tensors};
 use serde::Serialize;
 
 use crate::args::{self, Common, Device};
+use crate::byte_count::{counted, rate, shown};
 use crate::failure::{Failure, Outcome};
 use crate::stderr::{Progress, one_line};
 use crate::stdout::Stdout;
-use crate::{byte_count, carrier, json};
+use crate::{carrier, json};
 
 pub fn run(common: &Common, pack: &args::Pack) -> Outcome {
     let start = Instant::now();
@@ -30,10 +31,15 @@ pub fn run(common: &Common, pack: &args::Pack) -> Outcome {
     }
     text += &match common.json {
         true => json::line(&Line { summary })?,
-        false => summary.in_words(),
+        false => summary.in_words(folder_of(&packed, &pack.out)),
     };
     text.push('\n');
     Stdout::open()?.write(text.as_bytes())
+}
+
+/// The folder that shards were written to, where it is not one file that was asked for.
+fn folder_of<'a>(packed: &Packed, out: &'a Path) -> Option<&'a Path> {
+    packed.files.iter().any(|file| file.path != out).then_some(out)
 }
 
 /// Samples where there are some; the tensors of most models are packed as they are.
@@ -78,9 +84,9 @@ fn metadata(stored: &Stored) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 fn in_words(file: &PackedFile) -> String {
-    let path = one_line(&shown(&file.path));
-    let samples = if file.samples > 0 { format!("{} samples, ", file.samples) } else { String::new() };
-    format!("{path}: {samples}{} tensors, {}", file.tensors, byte_count::shown(file.bytes))
+    let path = one_line(&shown_path(&file.path));
+    let samples = if file.samples > 0 { counted(file.samples, "sample") + ", " } else { String::new() };
+    format!("{path}: {samples}{}, {}", counted(file.tensors, "tensor"), shown(file.bytes))
 }
 
 #[derive(Serialize)]
@@ -94,7 +100,7 @@ struct Shard {
 impl Shard {
     fn new(file: &PackedFile) -> Self {
         let PackedFile { path, samples, tensors, bytes, .. } = file;
-        Self { file: shown(path).into_owned(), samples: *samples, tensors: *tensors, bytes: *bytes }
+        Self { file: shown_path(path).into_owned(), samples: *samples, tensors: *tensors, bytes: *bytes }
     }
 }
 
@@ -130,15 +136,16 @@ impl Summary {
         }
     }
 
-    fn in_words(&self) -> String {
+    fn in_words(&self, folder: Option<&Path>) -> String {
         let way = if self.direct { "past the page cache" } else { "through the page cache" };
+        let place = folder.map_or(String::new(), |folder| format!("; in folder {}", one_line(&shown_path(folder))));
         format!(
-            "{} files as {}, {} bytes in {:.3} s {way}: {:.2} GB/s",
-            self.files,
+            "{} as {}, {} in {:.3} s {way}: {}{place}",
+            counted(self.files, "file"),
             self.layout,
-            self.bytes,
+            shown(self.bytes),
             self.seconds,
-            self.bytes_per_second / 1e9
+            rate(self.bytes_per_second)
         )
     }
 }

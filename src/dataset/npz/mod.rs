@@ -1,5 +1,6 @@
 //! Archives of arrays of numpy's.
 
+mod arrays;
 mod end;
 mod fields;
 #[cfg(test)]
@@ -7,9 +8,10 @@ mod tests;
 mod zip;
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::arrays::Arrays;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
@@ -49,16 +51,15 @@ impl Npz {
     /// archive's arrays are none or differ in their first dimension; and where two archives have other arrays.
     pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, DatasetError> {
         let paths = &paths_of(paths)[..];
+        Self::of(paths, read(paths)?)
+    }
+
+    fn of(paths: &[PathBuf], archives: Vec<Archive>) -> Result<Self, DatasetError> {
         let mut parts = Parts::of(paths)?;
-        let archives = in_parallel(paths, |path| {
-            let source = Source::open(path)?;
-            let arrays = read_arrays(&source)?;
-            let (len, fields) = fields_of(&source, &arrays)?;
-            Ok((source.file, arrays, len, fields))
-        })?;
         let mut rows: Vec<TensorSpec> = Vec::new();
         let mut data_offsets = Vec::new();
-        for (file, arrays, len, fields) in archives {
+        for Archive { file, arrays, rows: in_rows } in archives {
+            let (len, fields) = in_rows?;
             if parts.files().is_empty() {
                 rows = fields;
                 data_offsets.extend(arrays.iter().map(|array| array.header.data_offset));
@@ -79,6 +80,42 @@ impl Npz {
     fn data_offset(&self, file: usize, field: usize) -> u64 {
         self.data_offsets[file * self.rows.len() + field]
     }
+}
+
+/// The arrays of these archives, as the samples that they make or, where an archive's arrays have not one first dimension,
+/// as they are: then there are no samples.
+///
+/// # Errors
+/// As of [`Npz::open`] but for that.
+pub(crate) fn open_stored(paths: &[PathBuf]) -> Result<(Box<dyn Dataset>, Option<u64>), DatasetError> {
+    let archives = read(paths)?;
+    if archives.iter().all(|archive| archive.rows.is_ok()) {
+        let npz = Npz::of(paths, archives)?;
+        let samples = npz.len();
+        return Ok((Box::new(npz), Some(samples)));
+    }
+    let mut all = Arrays::default();
+    for Archive { file, arrays, .. } in archives {
+        all.push(file, arrays);
+    }
+    Ok((Box::new(all), None))
+}
+
+struct Archive {
+    file: DataFile,
+    arrays: Vec<Array>,
+    /// How many rows the arrays have, and what each has of a row; in `Err` why they have none.
+    rows: Result<(u64, Vec<TensorSpec>), DatasetError>,
+}
+
+fn read(paths: &[PathBuf]) -> Result<Vec<Archive>, DatasetError> {
+    in_parallel(paths, |path| {
+        let source = Source::open(path)?;
+        let arrays = read_arrays(&source)?;
+        check_rows(&source, &arrays)?;
+        let rows = fields_of(&source, &arrays);
+        Ok(Archive { file: source.file, arrays, rows })
+    })
 }
 
 /// An array in an archive.
@@ -116,11 +153,22 @@ pub(crate) fn read_arrays(source: &Source) -> Result<Vec<Array>, DatasetError> {
     Ok(arrays)
 }
 
+/// An array without rows may have rows that are too large for any file.
+fn check_rows(source: &Source, arrays: &[Array]) -> Result<(), DatasetError> {
+    for Header { spec, data_offset, .. } in arrays.iter().map(|array| &array.header) {
+        if let Some(shape) = spec.shape.row().filter(|row| row.bytes(spec.dtype).is_none()) {
+            let what = format!("rows of shape {shape} have more bytes than can be counted");
+            return Err(source.malformed(*data_offset, what, zip::REWRITE));
+        }
+    }
+    Ok(())
+}
+
 /// How many rows the arrays have, and what each has of a row.
 fn fields_of(source: &Source, arrays: &[Array]) -> Result<(u64, Vec<TensorSpec>), DatasetError> {
     let mut fields = Vec::with_capacity(arrays.len());
     let mut len: Option<(u64, &str)> = None;
-    for Array { header: Header { spec, data_offset, .. }, entry } in arrays {
+    for Array { header: Header { spec, .. }, entry } in arrays {
         let row = spec.shape.row().map(|shape| TensorSpec { shape, ..spec.clone() });
         let (Some(&rows), Some(row)) = (spec.shape.first(), row) else {
             let what = format!(
@@ -129,10 +177,6 @@ fn fields_of(source: &Source, arrays: &[Array]) -> Result<(u64, Vec<TensorSpec>)
             );
             return Err(source.unsupported(*entry, what, "save numpy.atleast_1d(array), or leave it out"));
         };
-        if row.bytes().is_none() {
-            let what = format!("rows of shape {} have more bytes than can be counted", row.shape);
-            return Err(source.malformed(*data_offset, what, zip::REWRITE));
-        }
         match len {
             Some((others, name)) if others != rows => {
                 let what = format!(

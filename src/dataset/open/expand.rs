@@ -24,6 +24,12 @@ pub(super) fn files(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result
         // A pattern only where nothing is called so.
         let names = if found.as_ref().is_err_and(is_absence) { names(path)? } else { None };
         let Some(names) = names else {
+            if found.as_ref().is_err_and(is_absence) && path.as_os_str().as_bytes().contains(&b'*') {
+                let what = "nothing is called so, and `*` stands for itself";
+                let fix =
+                    "leave `*` to the shell, without quotes, or give the folder, or a pattern such as x-{000..002}";
+                return Err(DatasetError::setting(path, what, fix));
+            }
             // What cannot be looked at is told better by opening it.
             add(&mut files, path.to_owned(), found.ok(), options)?;
             continue;

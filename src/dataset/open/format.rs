@@ -44,6 +44,9 @@ impl Format {
         (Self::Arrow, "arrow"),
     ];
 
+    /// Other names of formats, by what their files are called.
+    const OTHERS: [(Format, &'static str); 2] = [(Self::WebDataset, "tar"), (Self::WebDataset, "wds")];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Format> {
         Self::ALL.into_iter().map(|(format, _)| format)
@@ -74,11 +77,12 @@ impl From<Format> for &'static str {
 )]
 pub struct UnknownFormat(pub String);
 
+/// Its name; webdataset is `tar` or `wds`, too.
 impl FromStr for Format {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        let named = Self::ALL.into_iter().find(|(_, known)| *known == name);
+        let named = Self::ALL.into_iter().chain(Self::OTHERS).find(|(_, known)| *known == name);
         named.map(|(format, _)| format).ok_or_else(|| UnknownFormat(name.to_owned()))
     }
 }
@@ -94,7 +98,10 @@ mod tests {
             assert_eq!(format.to_string().parse(), Ok(format));
             assert!(UnknownFormat(String::new()).to_string().contains(format.name()));
         }
-        for name in ["", "NPY", "npy ", "csv"] {
+        for name in ["tar", "wds"] {
+            assert_eq!(name.parse(), Ok(Format::WebDataset));
+        }
+        for name in ["", "NPY", "npy ", "csv", "token"] {
             assert_eq!(name.parse::<Format>(), Err(UnknownFormat(name.to_owned())));
         }
     }

@@ -68,9 +68,10 @@ fn by_name(path: &Path, options: &OpenOptions) -> Result<Format, DatasetError> {
     match (options.record_bytes.is_some(), options.splits_tokens()) {
         (true, false) => Ok(Format::Records),
         (false, true) => Ok(Format::Tokens),
-        (true, true) => {
-            Err(unknown(path, "it may be records or tokens, since both record_bytes and seq_len are given"))
-        }
+        (true, true) => Err(unknown(
+            path,
+            "it may be records or tokens, since both record_bytes (--record-bytes) and seq_len (--seq-len) are given",
+        )),
         (false, false) => Err(unknown(path, "neither its first bytes nor its name tell what it is")),
     }
 }

@@ -4,6 +4,7 @@
 
 mod expand;
 mod folder;
+mod forced;
 mod format;
 mod kind;
 mod names;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use format::{Format, UnknownFormat};
 pub use options::OpenOptions;
+use sniff::Content;
 
 use super::{Dataset, DatasetError, Megatron, Npy, Npz, Records, Safetensors, Split, TfRecord, Tokens, WebDataset};
 
@@ -41,7 +43,14 @@ use super::{Dataset, DatasetError, Megatron, Npy, Npz, Records, Safetensors, Spl
 /// told, tensors make no samples, or a setting is missing or of no use to the format.
 pub fn open(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<Box<dyn Dataset>, DatasetError> {
     let (format, files) = resolve(paths, options)?;
-    open_as(format, &files, options)
+    open_as(format, &files, options).map_err(|error| of_forced(error, options))
+}
+
+fn of_forced(error: DatasetError, options: &OpenOptions) -> DatasetError {
+    match options.format {
+        Some(format) => forced::explained(error, format),
+        None => error,
+    }
 }
 
 fn open_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn Dataset>, DatasetError> {
@@ -61,7 +70,7 @@ fn open_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result<B
         Format::WebDataset => Ok(Box::new(WebDataset::open(files, options.tar_index())?)),
         Format::TfRecord => Ok(Box::new(TfRecord::open(files, options.corrupt())?)),
         Format::Parquet | Format::Arrow => {
-            let what = format!("it is {format}, which is not read yet");
+            let what = format!("{format} is not read yet");
             Err(DatasetError::unsupported(first(files), None, what, "write it as safetensors or npy"))
         }
     }
@@ -75,8 +84,8 @@ pub struct Stored {
     pub format: Format,
     /// The files, and the tensors in them as [`Dataset::stored`] tells.
     pub dataset: Box<dyn Dataset>,
-    /// How many samples they make; `None` where they make none: the tensors of most models, which share no first
-    /// dimension, and tokens of which [`OpenOptions::seq_len`] does not say how many are one.
+    /// How many samples they make; `None` where they make none: the tensors of most models, and the arrays of an archive,
+    /// which share no first dimension, and tokens of which [`OpenOptions::seq_len`] does not say how many are one.
     pub samples: Option<u64>,
 }
 
@@ -86,18 +95,23 @@ pub struct Stored {
 /// As [`open`].
 pub fn open_stored(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<Stored, DatasetError> {
     let (format, files) = resolve(paths, options)?;
+    stored_as(format, &files, options).map_err(|error| of_forced(error, options))
+}
+
+fn stored_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result<Stored, DatasetError> {
     let (dataset, samples): (Box<dyn Dataset>, _) = match format {
         Format::Safetensors => {
-            let tensors = Safetensors::open(&files)?;
+            let tensors = Safetensors::open(files)?;
             let samples = tensors.has_samples().then(|| tensors.len());
             (Box::new(tensors), samples)
         }
+        Format::Npz => super::npz::open_stored(files)?,
         // Of any split the tokens are the same.
         Format::Tokens if options.split().is_none() => {
-            (Box::new(Tokens::open(&files, options.dtype, Split::windows(1))?), None)
+            (Box::new(Tokens::open(files, options.dtype, Split::windows(1))?), None)
         }
         format => {
-            let dataset = open_as(format, &files, options)?;
+            let dataset = open_as(format, files, options)?;
             let samples = Some(dataset.len());
             (dataset, samples)
         }
@@ -107,15 +121,26 @@ pub fn open_stored(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<
 
 fn resolve(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<(Format, Vec<PathBuf>), DatasetError> {
     let files = expand::files(paths, options)?;
-    let format = kind::of(&files, options)?;
-    options.check(format, first(&files))?;
+    // Before formats: such a model's folder has other files, too.
     if let Some(index) = files.iter().find(|file| super::safetensors::is_index(file))
         && files.len() > 1
     {
         let what = "it is the index of a whole model, and other files are given beside it";
-        return Err(DatasetError::setting(index, what, "give it alone, or concatenate datasets"));
+        return Err(DatasetError::setting(index, what, "give it alone or the folder, or concatenate datasets"));
     }
+    let format = kind::of(&files, options)?;
+    options.check(format, first(&files))?;
     Ok((format, files))
+}
+
+/// What a file is that begins so and was taken for a safetensors file, in words that follow `this is`.
+pub(crate) fn in_place_of_safetensors(head: &[u8], len: u64) -> Option<String> {
+    match sniff::content(head, len) {
+        Content::Format(Format::Safetensors) | Content::Unknown => None,
+        Content::Format(Format::Npz) => Some("npz, a zip archive of arrays".to_owned()),
+        Content::Format(format) => Some(format!("a file of format {format}")),
+        Content::Foreign(foreign) => foreign.what.strip_prefix("it is ").map(str::to_owned),
+    }
 }
 
 fn first(files: &[PathBuf]) -> &Path {

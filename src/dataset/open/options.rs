@@ -101,7 +101,7 @@ impl OpenOptions {
             Some(elements) => Ok(TensorSpec::new("record", dtype, [elements])),
             None => {
                 let what = format!("a record of {bytes} bytes is no whole number of {dtype}");
-                Err(DatasetError::setting(path, what, "give another record_bytes or dtype"))
+                Err(DatasetError::setting(path, what, "give another record_bytes (--record-bytes) or dtype (--dtype)"))
             }
         }
     }
@@ -123,9 +123,9 @@ impl OpenOptions {
     pub(super) fn check(&self, format: Format, path: &Path) -> Result<(), DatasetError> {
         use Format::*;
         let rules = [
-            (self.record_bytes.is_some(), "record_bytes", "records", &[Records][..]),
-            (self.dtype.is_some(), "dtype", "records and tokens", &[Records, Tokens]),
-            (self.seq_len.is_some(), "seq_len", "tokens", &[Tokens, Megatron]),
+            (self.record_bytes.is_some(), "record_bytes (--record-bytes)", "records", &[Records][..]),
+            (self.dtype.is_some(), "dtype (--dtype)", "records and tokens", &[Records, Tokens]),
+            (self.seq_len.is_some(), "seq_len (--seq-len)", "tokens", &[Tokens, Megatron]),
             (self.stride.is_some(), "stride", "tokens", &[Tokens, Megatron]),
             (self.documents, "documents", "tokens", &[Tokens, Megatron]),
             (self.skip_corrupt, "skip_corrupt", "tfrecord", &[TfRecord]),
@@ -133,7 +133,7 @@ impl OpenOptions {
         for (set, name, those, formats) in rules {
             if set && !formats.contains(&format) {
                 let what = format!("{name} is for {those}, and this is read as {format}");
-                return Err(DatasetError::setting(path, what, "leave it out, or force the format"));
+                return Err(DatasetError::setting(path, what, "leave it out, or say the format (--format)"));
             }
         }
         if self.stride.is_some() && self.seq_len.is_none() {

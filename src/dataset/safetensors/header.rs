@@ -10,6 +10,7 @@ use super::listing::Listing;
 use crate::dataset::dtype::DType;
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::foreign;
+use crate::dataset::open::in_place_of_safetensors;
 use crate::dataset::shape::Shape;
 use crate::dataset::source::Source;
 use crate::dataset::spec::TensorSpec;
@@ -91,7 +92,11 @@ fn json(source: &Source) -> Result<Vec<u8>, DatasetError> {
     };
     let length = u64::from_le_bytes(*length);
     let refused = |at, what: String| {
-        Err(foreign::instead(source, &head[..read]).unwrap_or_else(|| source.malformed(at, what, NOT_ONE)))
+        let other = || in_place_of_safetensors(&head[..read], source.len());
+        Err(foreign::instead(source, &head[..read]).unwrap_or_else(|| {
+            let it = other().map_or(String::new(), |kind| format!(", as this is {kind}"));
+            source.malformed(at, what + &it, NOT_ONE)
+        }))
     };
     if length > HEADER_CAP {
         return refused(0, format!("the header would have {length} bytes, and more than {HEADER_CAP} are not read"));

@@ -1,0 +1,37 @@
+//! What to say of a file that is not of the format that was asked for.
+
+use super::format::Format;
+use super::sniff::{self, Content};
+use crate::dataset::source::Source;
+use crate::dataset::{DatasetError, DatasetFault};
+
+/// The error of opening files as `format`, which was asked for; with what the file is, where its content tells that it is
+/// of another.
+pub(super) fn explained(error: DatasetError, format: Format) -> DatasetError {
+    const FIX: &str = "leave the format out (--format), and it is read as that";
+    let broken = matches!(
+        error.fault,
+        DatasetFault::Malformed { .. } | DatasetFault::Truncated { .. } | DatasetFault::Unsupported { .. }
+    );
+    let Some(content) = content(&error).filter(|content| broken && *content != format) else { return error };
+    let DatasetError { path, offset, fault } = error;
+    let what = match fault {
+        DatasetFault::Malformed { what, .. } | DatasetFault::Unsupported { what, .. } => what,
+        DatasetFault::Truncated { what, missing } => format!("{what} needs {missing} bytes more than the file has"),
+        other => other.to_string(),
+    };
+    let what = format!("{what}, and by its content the file is {content}, not {format}");
+    DatasetError::new(path, offset, DatasetFault::Setting { what, fix: FIX })
+}
+
+/// The format that the first bytes of the file tell, where it is one that is read.
+fn content(error: &DatasetError) -> Option<Format> {
+    let source = Source::open(&error.path).ok()?;
+    let mut head = [0; sniff::HEAD];
+    let len = source.read_up_to(0, &mut head).ok()?;
+    match sniff::content(head.get(..len)?, source.len()) {
+        // Those that are not read are no advice.
+        Content::Format(Format::Parquet | Format::Arrow) | Content::Foreign(_) | Content::Unknown => None,
+        Content::Format(format) => Some(format),
+    }
+}
