@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::text::shown;
+use super::text::{brief, shown};
 use crate::storage::{Change, OpenFault};
 
 /// A dataset that cannot be opened, or a sample that cannot be found.
@@ -85,7 +85,7 @@ impl DatasetError {
         what: impl Into<String>,
         fix: &'static str,
     ) -> Self {
-        Self::new(path, offset, DatasetFault::Malformed { what: what.into(), fix })
+        Self::new(path, offset, DatasetFault::Malformed { what: brief(what.into()), fix })
     }
 
     /// A sound file of a kind that is not read: what it is, and what to do.
@@ -95,12 +95,12 @@ impl DatasetError {
         what: impl Into<String>,
         fix: &'static str,
     ) -> Self {
-        Self::new(path, offset, DatasetFault::Unsupported { what: what.into(), fix })
+        Self::new(path, offset, DatasetFault::Unsupported { what: brief(what.into()), fix })
     }
 
     /// A setting that is missing or does not fit: what is wrong, and what to do. `path` may be empty.
     pub fn setting(path: impl Into<PathBuf>, what: impl Into<String>, fix: &'static str) -> Self {
-        Self::new(path, None, DatasetFault::Setting { what: what.into(), fix })
+        Self::new(path, None, DatasetFault::Setting { what: brief(what.into()), fix })
     }
 
     /// Sample `index` asked of a dataset of `len`.

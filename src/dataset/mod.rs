@@ -53,6 +53,7 @@ pub use shape::Shape;
 pub use source::DataFile;
 pub use spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 pub use split::Split;
+pub(crate) use text::brief;
 pub use text::shown;
 pub use tfrecord::{Corrupt, TfRecord};
 pub use tokens::Tokens;

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use nix::libc;
 
-use crate::dataset::{DatasetError, shown};
+use crate::dataset::{DatasetError, brief, shown};
 use crate::error::BuildError;
 use crate::memory::MemoryError;
 use crate::route::CarryError;
@@ -43,7 +43,7 @@ pub enum PackError {
         paths: Vec<PathBuf>,
     },
     /// A sample that cannot be written.
-    #[error("sample {index} ({id:?}): {what}; {fix}")]
+    #[error("sample {index} ({}): {}; {fix}", brief(format!("{id:?}")), brief(what.clone()))]
     Sample {
         /// Its number.
         index: u64,
@@ -55,7 +55,7 @@ pub enum PackError {
         fix: &'static str,
     },
     /// A tensor that cannot be written.
-    #[error("tensor {name:?}: {what}; {fix}")]
+    #[error("tensor {}: {}; {fix}", brief(format!("{name:?}")), brief(what.clone()))]
     Tensor {
         /// Its name.
         name: String,

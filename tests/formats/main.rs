@@ -6,6 +6,7 @@ mod common;
 mod bytes;
 mod compound;
 mod corpus;
+mod fingerprint;
 mod megatron;
 mod npy;
 mod npz;

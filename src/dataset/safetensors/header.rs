@@ -14,7 +14,6 @@ use crate::dataset::open::in_place_of_safetensors;
 use crate::dataset::shape::Shape;
 use crate::dataset::source::Source;
 use crate::dataset::spec::TensorSpec;
-use crate::dataset::text::brief;
 
 /// Bytes of the longest header that is read, as in the safetensors crate.
 pub(crate) const HEADER_CAP: u64 = 100_000_000;
@@ -57,7 +56,7 @@ pub(crate) fn read(source: &Source) -> Result<Header, DatasetError> {
         a == b && at.data_offsets == bt.data_offsets && at.dtype == bt.dtype && at.shape == bt.shape
     });
     if let Some(what) = diagnosis::of(&tensors) {
-        return Err(source.malformed(LENGTH, brief(what), FIX));
+        return Err(source.malformed(LENGTH, what, FIX));
     }
     let data = LENGTH + json.len() as u64;
     let mut specs = Vec::with_capacity(tensors.len());
@@ -78,7 +77,7 @@ pub(crate) fn read(source: &Source) -> Result<Header, DatasetError> {
 fn not_json(source: &Source, json: &[u8], error: &serde_json::Error) -> DatasetError {
     match json.iter().position(|&byte| byte == 0) {
         Some(at) => source.malformed(LENGTH + at as u64, "the header holds a NUL; the format pads with spaces", FIX),
-        None => source.malformed(LENGTH, brief(format!("the header is no list of tensors: {error}")), FIX),
+        None => source.malformed(LENGTH, format!("the header is no list of tensors: {error}"), FIX),
     }
 }
 

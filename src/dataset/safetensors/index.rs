@@ -1,7 +1,7 @@
 //! The index of a model in several files, `*.safetensors.index.json`, as Hugging Face writes it: which file each tensor is
 //! in. It is the authority: what files hold beside it does not count.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs;
 use std::io::{self, BufReader};
@@ -12,7 +12,7 @@ use serde::de::{Error, MapAccess, Visitor};
 
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::source::Source;
-use crate::dataset::text::{brief, in_message, shown};
+use crate::dataset::text::{in_message, shown};
 
 /// Bytes of the longest index that is read: some two million tensors.
 const CAP: u64 = 256 << 20;
@@ -23,7 +23,7 @@ struct Json {
 }
 
 /// The names of the tensors of each file.
-struct WeightMap(BTreeMap<String, BTreeSet<String>>);
+struct WeightMap(BTreeMap<String, Vec<String>>);
 
 impl<'de> Deserialize<'de> for WeightMap {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -53,10 +53,11 @@ impl<'de> Deserialize<'de> for WeightMap {
                     }
                     tensors.insert(tensor, number);
                 }
-                let mut by_file = vec![BTreeSet::new(); files.len()];
+                let mut by_file = vec![Vec::new(); files.len()];
                 for (tensor, number) in tensors {
-                    by_file[number].insert(tensor);
+                    by_file[number].push(tensor);
                 }
+                by_file.iter_mut().for_each(|tensors| tensors.sort_unstable());
                 Ok(WeightMap(files.into_iter().zip(by_file).collect()))
             }
         }
@@ -64,8 +65,8 @@ impl<'de> Deserialize<'de> for WeightMap {
     }
 }
 
-/// Each file's path and the names of the tensors that count of it; the files in byte order of their names.
-pub(super) fn read(path: &Path) -> Result<Vec<(PathBuf, BTreeSet<String>)>, DatasetError> {
+/// Each file's path and the names of the tensors that count of it, both in byte order.
+pub(super) fn read(path: &Path) -> Result<Vec<(PathBuf, Vec<String>)>, DatasetError> {
     let source = Source::open(path)?;
     if source.len() > CAP {
         return Err(source.malformed(0, format!("it has more than {CAP} bytes"), "check that it is an index"));
@@ -80,7 +81,13 @@ pub(super) fn read(path: &Path) -> Result<Vec<(PathBuf, BTreeSet<String>)>, Data
         let file = folder.join(&name);
         match fs::canonicalize(&file) {
             Ok(real) => check_place(&source, &real_folder, &name, &real)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(name),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                missing.push(name);
+                if missing.len() == MOST_MISSING {
+                    break;
+                }
+                continue;
+            }
             Err(error) => return Err(unreadable(&file, error)),
         }
         found.push((file, tensors));
@@ -93,7 +100,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<(PathBuf, BTreeSet<String>)>, Data
 }
 
 /// The text is parsed while it is read, so that one that breaks off, or goes on and on, takes no memory.
-fn parse(source: &Source) -> Result<BTreeMap<String, BTreeSet<String>>, DatasetError> {
+fn parse(source: &Source) -> Result<BTreeMap<String, Vec<String>>, DatasetError> {
     let parsed = serde_json::from_reader(BufReader::with_capacity(256 << 10, source.reading()));
     let Json { weight_map: WeightMap(files) } = parsed.map_err(|error: serde_json::Error| match error.is_io() {
         true => {
@@ -102,7 +109,7 @@ fn parse(source: &Source) -> Result<BTreeMap<String, BTreeSet<String>>, DatasetE
         }
         false => source.malformed(
             0,
-            brief(format!("it is no index of tensors: {error}")),
+            format!("it is no index of tensors: {error}"),
             "check the file, or give the files themselves",
         ),
     })?;
@@ -113,12 +120,19 @@ fn unreadable(path: &Path, error: io::Error) -> DatasetError {
     DatasetError::new(path, None, DatasetFault::Io(error))
 }
 
+/// Of more missing files nobody wants to hear.
+const MOST_MISSING: usize = 1000;
+
 fn first_of(names: &[String]) -> String {
     const SHOWN: usize = 10;
     let some: Vec<String> = names.iter().take(SHOWN).map(|name| in_message(name.as_bytes())).collect();
     match names.len().saturating_sub(SHOWN) {
         0 => some.join(", "),
-        more => format!("{} and {more} more", some.join(", ")),
+        more => format!(
+            "{} and {more} more{}",
+            some.join(", "),
+            if names.len() < MOST_MISSING { "" } else { ", or yet more" }
+        ),
     }
 }
 

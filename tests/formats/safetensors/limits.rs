@@ -10,7 +10,7 @@ use forebay::dataset::Safetensors;
 
 use super::folder;
 use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child, in_child};
-use crate::common::weights::{self, entry};
+use crate::common::weights::{self, Tensor, entry, write};
 
 /// Tests run without optimisation, on machines that do other work.
 const SOON: Duration = Duration::from_secs(10);
@@ -135,6 +135,11 @@ fn in_child_hostile_headers() {
         std::fs::write(&index, format!("{{\"weight_map\":{{\"a\":\"{name}\"}}}}")).unwrap();
         refused_index("a long name");
     }
+    write(&child_dir(), "a.safetensors", &[Tensor::new("t", safetensors::Dtype::U8, &[1], 1)]);
+    let long = "t".repeat(1 << 20);
+    std::fs::write(&index, format!("{{\"weight_map\":{{\"{long}\":\"a.safetensors\"}}}}")).unwrap();
+    let said = Safetensors::open(&[&index]).unwrap_err().to_string();
+    assert!(said.len() < 2000 && said.contains("is here, is not"), "{said}");
     std::fs::write(&index, format!("{{\"weight_map\":\"{}\"}}", "f".repeat(1 << 20))).unwrap();
     refused_index("a long text in place of the map");
     let many: Vec<String> = (0..10_000).map(|i| format!("\"{i}\":\"{i}.safetensors\"")).collect();
