@@ -84,6 +84,10 @@ impl WebDataset {
         })?;
         let mut shards = Vec::with_capacity(paths.len());
         for (file, shard) in indexed {
+            if shard.samples() == 0 {
+                // As somebody would see who has the names wrong.
+                tracing::warn!("{}: no member has a key and an extension, so it holds no sample", shown(file.path()));
+            }
             parts.push(file, shard.samples())?;
             shards.push(shard);
         }

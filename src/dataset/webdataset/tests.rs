@@ -71,6 +71,17 @@ fn members_without_a_key_and_webdatasets_own_belong_to_no_sample() {
 }
 
 #[test]
+fn an_archive_without_a_sample_is_warned_of_by_name() {
+    let shards = Shards::new(&[
+        ("good.tar", Tar::default().file("1.a", "1").end()),
+        ("bad.tar", Tar::default().file("noext", "1").end()),
+    ]);
+    let (opened, said) = crate::dataset::heard::warnings(|| shards.open().unwrap());
+    assert_eq!(opened.len(), 1);
+    assert!(said.len() == 1 && said[0].contains("bad.tar: no member has a key"), "{said:?}");
+}
+
+#[test]
 fn a_field_that_a_sample_has_twice_is_refused_with_both_places() {
     for between in [0, 3] {
         let mut archive = Tar::default().file("x.y", "").file("1.a", "1");
