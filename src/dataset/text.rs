@@ -29,16 +29,31 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A message whose middle is left out where it is long: names, which messages hold, may be as long as a file.
+/// A message on one line, whose middle is left out where it is long: names, which messages hold, may be as long as a file.
 pub(crate) fn brief(what: String) -> String {
     const BEGINNING: usize = 500;
     const END: usize = 250;
     let beginning = what.char_indices().nth(BEGINNING).map(|(at, _)| at);
     let end = what.char_indices().rev().nth(END).map(|(at, _)| at);
     match (beginning, end) {
-        (Some(beginning), Some(end)) if beginning < end => format!("{}…{}", &what[..beginning], &what[end..]),
-        _ => what,
+        (Some(beginning), Some(end)) if beginning < end => one_line(format!("{}…{}", &what[..beginning], &what[end..])),
+        _ => one_line(what),
     }
+}
+
+/// With what would break the line, or steer a terminal, escaped.
+fn one_line(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut line = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        match char.is_control() {
+            true => line.extend(char.escape_default()),
+            false => line.push(char),
+        }
+    }
+    line
 }
 
 /// A path as text, as this crate shows it in messages and JSON: a byte that is none is `\xNN`, and two paths are never

@@ -8,13 +8,12 @@ use safetensors::tensor::TensorInfo;
 /// `tensors` are by offset. `None` where nothing is wrong.
 pub(super) fn of(tensors: &[(String, TensorInfo)]) -> Option<String> {
     let mut names = HashSet::with_capacity(tensors.len());
-    for (name, info) in tensors {
-        if !names.insert(name) {
-            return Some(format!("there are two tensors called {name:?}"));
-        }
-        if let Some(what) = of_one(info) {
-            return Some(format!("tensor {name:?}{what}"));
-        }
+    // Before anything else, since the crate looks at one of the two alone.
+    if let Some((name, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
+        return Some(format!("there are two tensors called {name:?}"));
+    }
+    if let Some((name, what)) = tensors.iter().find_map(|(name, info)| Some((name, of_one(info)?))) {
+        return Some(format!("tensor {name:?}{what}"));
     }
     let (mut end, mut last) = (0, None);
     for (name, TensorInfo { data_offsets: (from, to), .. }) in tensors {
