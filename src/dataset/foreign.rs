@@ -70,8 +70,13 @@ pub(super) fn of(head: &[u8]) -> Option<Foreign> {
 
 /// Of a file that begins so, and is not what it was taken for: what it is, where that is known.
 pub(super) fn instead(source: &Source, head: &[u8]) -> Option<DatasetError> {
-    let Foreign { what, fix } = of(head).or_else(|| find(&GUESSES, head))?;
+    let Foreign { what, fix } = of(head).or_else(|| guess(head))?;
     Some(source.unsupported(0, what, fix))
+}
+
+/// What a file may be whose beginning is that of many.
+pub(super) fn guess(head: &[u8]) -> Option<Foreign> {
+    find(&GUESSES, head)
 }
 
 fn find(table: &[(&[u8], Foreign)], head: &[u8]) -> Option<Foreign> {

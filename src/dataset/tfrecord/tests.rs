@@ -160,12 +160,24 @@ fn skipping_goes_on_with_the_next_file_and_counts() {
 #[test]
 fn compressed_files_are_refused_by_name_also_where_corrupt_ones_are_skipped() {
     for (magic, by) in [(&b"\x1f\x8b\x08"[..], "gzip"), (b"\x78\x9c", "zlib"), (b"\x28\xb5\x2f\xfd", "zstd")] {
-        let file = [magic, &[0; 100]].concat();
+        let file = [magic, &[0x5a; 100]].concat();
         for corrupt in [Corrupt::Refuse, Corrupt::Skip] {
             let refused = open(std::slice::from_ref(&file), corrupt).unwrap_err();
             assert!(refused.to_string().contains(&format!("at 0: it is compressed with {by}; ")), "{refused}");
         }
     }
+}
+
+/// Its length begins as a pickle does.
+#[test]
+fn a_damaged_record_of_640_bytes_is_skipped_and_not_taken_for_a_pickle() {
+    let mut file = record(&[7; 640]);
+    file[8] ^= 1;
+    let files = files(&[file]);
+    let (lenient, said) = warnings(|| TfRecord::open(&files.paths, Corrupt::Skip).unwrap());
+    assert_eq!((lenient.len(), lenient.skipped()), (0, 1));
+    assert!(said[0].contains("the checksum of the first length is wrong"), "{said:?}");
+    assert!(TfRecord::open(&files.paths, Corrupt::Refuse).is_err());
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 use super::Corrupt;
 use super::frame::{self, HEAD, TAIL};
 use crate::dataset::error::{DatasetError, DatasetFault};
-use crate::dataset::foreign;
+use crate::dataset::foreign::{self, Foreign};
 use crate::dataset::headers::Headers;
 use crate::dataset::source::Source;
 
@@ -84,14 +84,17 @@ fn damaged(source: &Source, at: u64, head: &[u8; HEAD], number: usize) -> Datase
         let what = format!("the checksum of the length of record {number} of this file is wrong");
         return source.malformed(at, what, "get the file again, or skip what is corrupt");
     }
-    if is_zlib(head) {
-        return source.unsupported(0, "it is compressed with zlib", "write it again uncompressed");
+    // A record's length may begin as a file of another kind does, 640 as a pickle; but none is so long.
+    let is_no_length = head[6..8] != [0, 0];
+    let guess = || if is_zlib(head) { Some(ZLIB) } else { foreign::guess(head) };
+    if let Some(Foreign { what, fix }) = foreign::of(head).or_else(|| guess().filter(|_| is_no_length)) {
+        return source.unsupported(0, what, fix);
     }
-    foreign::instead(source, head).unwrap_or_else(|| {
-        let what = "the checksum of the first length is wrong: the file is damaged, or no TFRecord file";
-        source.malformed(0, what, "check the path, or get the file again")
-    })
+    let what = "the checksum of the first length is wrong: the file is damaged, or no TFRecord file";
+    source.malformed(0, what, "check the path, or get the file again")
 }
+
+const ZLIB: Foreign = Foreign { what: "it is compressed with zlib", fix: "write it again uncompressed" };
 
 /// TensorFlow writes zlib streams, too: a header that 31 divides.
 fn is_zlib(head: &[u8; HEAD]) -> bool {
