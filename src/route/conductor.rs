@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 
 use super::bytes::RouteBytes;
+use super::error::CarryError;
 use super::job::{Job, Load, Place};
 use super::pack::packed;
 use crate::device::{Copier, DeviceError, DeviceSlot, Event, Memory, Span, Ticket};
 #[cfg(test)]
 use crate::emulated::mutant;
 use crate::memory::HoldsSlot;
-use crate::storage::{Read, Reader};
+use crate::storage::{Read, ReadError, ReadFault, Reader};
 use crate::sync::{Threads, unpark_this_thread};
 
 /// How long the conductor naps before it looks at copies again. A copy of 4 MiB takes 80 µs or more.
@@ -126,6 +127,8 @@ struct Work {
     reading_bytes: usize,
     copying: VecDeque<Copying>,
     released: Vec<Released>,
+    /// How a copy was refused last.
+    refused: Option<DeviceError>,
     /// Set when the device has failed: nothing more is asked of it.
     broken: Failure,
 }
@@ -158,6 +161,7 @@ impl Work {
             reading_bytes: 0,
             copying: VecDeque::new(),
             released: Vec::new(),
+            refused: None,
             broken,
         }
     }
@@ -239,7 +243,10 @@ impl Work {
                     }
                     None => self.jobs[job].landed(RouteBytes::default()),
                 },
-                Err(error) => self.jobs[job].fail(error.into()),
+                Err(error) => {
+                    let error = self.cause(error, place);
+                    self.jobs[job].fail(error);
+                }
             }
             self.begin_reads();
         }
@@ -264,7 +271,18 @@ impl Work {
         let memory = self.jobs[job].memory();
         match self.copier.to_device(source, memory, &spans) {
             Ok(ticket) => self.copying.push_back(Copying { ticket, job, bytes }),
-            Err(error) => self.jobs[job].fail(place.error(error)),
+            Err(error) => {
+                self.refused = Some(error.clone());
+                self.jobs[job].fail(place.error(error));
+            }
+        }
+    }
+
+    /// Why a read has failed: where it waited for memory that a copy took with it, what became of the copy.
+    fn cause(&self, error: ReadError, place: Place) -> CarryError {
+        match (&error.fault, &self.refused) {
+            (ReadFault::EngineEnded, Some(refused)) if self.reader.arena().has_lost() => place.error(refused.clone()),
+            _ => error.into(),
         }
     }
 
