@@ -132,7 +132,7 @@ fn landing_align(wide: &Range<u64>, align: FileAlign) -> u64 {
 }
 
 /// Cuts `part` to its first chunk and returns what is left of it.
-fn cut(part: &mut Part, chunk: u64) -> Option<Part> {
+pub(super) fn cut(part: &mut Part, chunk: u64) -> Option<Part> {
     let end = part.wide.start.saturating_add(chunk);
     if end >= part.wide.end {
         return None;

@@ -21,6 +21,7 @@ mod read;
 mod reader;
 mod request;
 mod stats;
+mod straight;
 mod stream;
 #[cfg(all(test, not(forebay_loom)))]
 mod tests;
@@ -43,5 +44,7 @@ pub(crate) use plan::Plan;
 pub use read::Read;
 pub(crate) use read::{explained, unchanged};
 pub use reader::Reader;
+pub(crate) use request::Watch;
 pub use stats::Stats;
+pub(crate) use straight::straight;
 pub use stream::{BlockingStream, ReadStream};

@@ -69,7 +69,7 @@ impl Plan {
 }
 
 /// Gives each file a number, in the order of opening, and checks every extent against its file.
-fn number_files(extents: &[Extent]) -> Result<(Vec<File>, Vec<Span>), ReadError> {
+pub(super) fn number_files(extents: &[Extent]) -> Result<(Vec<File>, Vec<Span>), ReadError> {
     let mut files: Vec<&File> = extents.iter().filter(|extent| !extent.is_empty()).map(Extent::file).collect();
     files.sort_unstable_by_key(|file| file.inner.id);
     files.dedup_by_key(|file| file.inner.id);
@@ -89,7 +89,7 @@ fn number_files(extents: &[Extent]) -> Result<(Vec<File>, Vec<Span>), ReadError>
     Ok((files.into_iter().cloned().collect(), spans))
 }
 
-fn file_align(file: &File, settings: PlanSettings) -> Result<FileAlign, ReadError> {
+pub(super) fn file_align(file: &File, settings: PlanSettings) -> Result<FileAlign, ReadError> {
     let buffered = FileAlign { via: Via::Buffered, memory: 1, offset: 1 };
     match (settings.mode, file.direct()) {
         (Mode::Buffered, _) | (Mode::Auto, Err(_)) => Ok(buffered),

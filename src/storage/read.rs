@@ -14,7 +14,7 @@ use super::layout::{Part, Via};
 use super::pieces::Pieces;
 use super::plan::{Mode, Plan, prefer_warm};
 use super::reader::Core;
-use super::request::{Job, Request, Wave};
+use super::request::{Job, Request, Watch, Wave};
 use crate::memory::{Loan, MemoryError, Slot};
 use crate::sync::wait_for;
 use crate::units::Size;
@@ -48,6 +48,23 @@ impl Read {
     pub(super) fn new(core: &Arc<Core>, plan: Result<Plan, ReadError>) -> Self {
         let state = plan.and_then(|plan| begin(core, plan)).unwrap_or_else(|error| State::Over(Some(Err(error))));
         Self { core: Arc::clone(core), state }
+    }
+
+    /// Reads what a plan says into a slot of this reader's arena, which it must fit.
+    pub(super) fn in_slot(core: &Arc<Core>, plan: Plan, slot: Slot) -> Self {
+        let state = match plan.layout.parts.is_empty() {
+            true => State::Over(Some(Ok(Pieces::new(None, plan.layout.pieces)))),
+            false => begin_in(core, plan, slot).unwrap_or_else(|error| State::Over(Some(Err(error)))),
+        };
+        Self { core: Arc::clone(core), state }
+    }
+
+    /// What tells where it is, once it is under way.
+    pub(crate) fn watch(&self) -> Option<Watch> {
+        match &self.state {
+            State::Reading(reading) => Some(Watch::of(&reading.request)),
+            _ => None,
+        }
     }
 
     /// Whether it waits for memory to come free.
@@ -162,7 +179,7 @@ fn begin_in(core: &Arc<Core>, plan: Plan, slot: Slot) -> Result<State, ReadError
     for part in layout.parts.iter().rev() {
         files[part.file as usize].1 = part.need.start;
     }
-    let request = Request::new(slot, files, layout.parts.len(), forced, Arc::clone(&core.counters));
+    let request = Request::new(slot, files, &layout.parts, forced, Arc::clone(&core.counters));
     let request = Arc::new(request);
     let mut rest = layout.parts;
     let wave = next_wave(core, &request, &mut rest)?;
@@ -233,24 +250,26 @@ fn next_wave(
         tracing::error!("{error}");
         ReadError { path, offset: part.need.start, fault: ReadFault::EngineEnded }
     })?;
-    for parts in dealt(parts, engine.lanes()) {
-        engine.take(Job::new(parts, Arc::clone(request), Arc::clone(&pairs), first, Arc::clone(&wave)));
+    let begun = request.parts() - rest.len() - parts.len();
+    for (at, parts) in dealt(parts, engine.lanes()) {
+        engine.take(Job::new(parts, begun + at, Arc::clone(request), Arc::clone(&pairs), first, Arc::clone(&wave)));
     }
     Ok(done)
 }
 
-/// Divides parts among lanes, each a run of neighbours; few are not worth dividing.
-fn dealt(mut parts: Vec<Part>, lanes: usize) -> Vec<Vec<Part>> {
+/// Divides parts among lanes, each a run of neighbours and where it begins; few are not worth dividing.
+fn dealt(mut parts: Vec<Part>, lanes: usize) -> Vec<(usize, Vec<Part>)> {
     const FEW: usize = 4;
     if lanes == 1 || parts.len() < lanes * FEW {
-        return vec![parts];
+        return vec![(0, parts)];
     }
     let share = parts.len().div_ceil(lanes);
     let mut hands = Vec::with_capacity(lanes);
     while parts.len() > share {
-        hands.push(parts.split_off(parts.len() - share));
+        let at = parts.len() - share;
+        hands.push((at, parts.split_off(at)));
     }
-    hands.push(parts);
+    hands.push((0, parts));
     hands
 }
 

@@ -19,7 +19,7 @@ use super::plan::{Mode, Plan, PlanSettings, prefer_warm};
 use super::read::{Read, not_opened};
 use super::stats::{Counters, Stats};
 use super::stream::ReadStream;
-use crate::memory::Arena;
+use crate::memory::{Arena, Slot};
 use crate::sync::lock;
 use crate::sys::statfs::FileSystem;
 
@@ -182,6 +182,11 @@ impl Reader {
     /// Reads what a plan of this reader's files, or a group of one, says.
     pub(crate) fn read_planned(&self, plan: Plan) -> Read {
         Read::new(&self.core, Ok(plan))
+    }
+
+    /// The same into a slot of this reader's arena, at the landings that the plan has. Its files must be of this process.
+    pub(crate) fn read_into(&self, plan: Plan, slot: Slot) -> Read {
+        Read::in_slot(&self.core, plan, slot)
     }
 
     pub(super) fn ahead(&self) -> &AtomicU64 {

@@ -7,8 +7,9 @@
 
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::oneshot;
 
@@ -30,6 +31,9 @@ pub(crate) struct Request {
     /// Nothing but direct reads will do.
     pub(crate) forced_direct: bool,
     left: AtomicUsize,
+    /// Where each part begins, file by number; `over` has a bit for each, set when it has landed.
+    places: Vec<(u32, u64)>,
+    over: Vec<AtomicU64>,
     failure: Mutex<Option<ReadError>>,
     /// Bytes that have landed, which count only once all have.
     landed: Counters,
@@ -40,12 +44,28 @@ impl Request {
     pub(crate) fn new(
         slot: Slot,
         files: Vec<(File, u64)>,
-        parts: usize,
+        parts: &[Part],
         forced_direct: bool,
         counters: Arc<Counters>,
     ) -> Self {
-        let (left, landed) = (AtomicUsize::new(parts), Counters::default());
-        Self { slot, files, forced_direct, left, failure: Mutex::default(), landed, counters }
+        let (left, landed) = (AtomicUsize::new(parts.len()), Counters::default());
+        let places = parts.iter().map(|part| (part.file, part.need.start)).collect();
+        let over = (0..parts.len().div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
+        Self { slot, files, forced_direct, left, places, over, failure: Mutex::default(), landed, counters }
+    }
+
+    /// The slot, where nobody else has this request any more.
+    pub(crate) fn into_slot(self: Arc<Self>) -> Option<Slot> {
+        Arc::into_inner(self).map(|request| request.slot)
+    }
+
+    /// The first part, in the order of files and offsets, that has not landed.
+    fn oldest(&self) -> Option<(PathBuf, u64)> {
+        let is_over = |&(number, _): &(usize, &(u32, u64))| {
+            self.over[number / BITS].load(Ordering::Relaxed) & 1 << (number % BITS) != 0
+        };
+        let (_, &(file, offset)) = self.places.iter().enumerate().find(|place| !is_over(place))?;
+        Some((self.files[file as usize].0.path().to_owned(), offset))
     }
 
     /// The bytes that have landed. Only to be called when no job of this request is left.
@@ -56,6 +76,11 @@ impl Request {
     /// The bytes that have landed so far, by the way they came.
     pub(crate) fn carried(&self) -> Stats {
         self.landed.now()
+    }
+
+    /// How many parts there are in all.
+    pub(crate) fn parts(&self) -> usize {
+        self.places.len()
     }
 
     /// Whether all but `parts` parts have landed. Acquires what the engine wrote.
@@ -76,6 +101,24 @@ impl Request {
     pub(crate) fn fail(&self, file: u32, offset: u64, fault: ReadFault) {
         let path = self.files[file as usize].0.path().to_owned();
         lock(&self.failure).get_or_insert(ReadError { path, offset, fault });
+    }
+}
+
+/// Bits in one word of `Request::over`.
+const BITS: usize = u64::BITS as usize;
+
+/// Tells what a read is waiting for, and keeps nothing of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch(Weak<Request>);
+
+impl Watch {
+    pub(crate) fn of(request: &Arc<Request>) -> Self {
+        Self(Arc::downgrade(request))
+    }
+
+    /// The first place that has not been read yet: path and offset.
+    pub(crate) fn oldest(&self) -> Option<(PathBuf, u64)> {
+        self.0.upgrade()?.oldest()
     }
 }
 
@@ -102,6 +145,8 @@ impl Wave {
 #[derive(Debug)]
 pub(crate) struct Job {
     parts: Vec<Part>,
+    /// The number of the first among the parts of the request.
+    first_part: usize,
     next: usize,
     request: Arc<Request>,
     /// Of the files from `first_file` on.
@@ -115,14 +160,17 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// `first_part` is the number of the first of `parts` among those of the request.
     pub(crate) fn new(
         parts: Vec<Part>,
+        first_part: usize,
         request: Arc<Request>,
         pairs: Arc<Vec<Arc<Descriptors>>>,
         first_file: u32,
         wave: Arc<Wave>,
     ) -> Self {
-        Self { parts, next: 0, request, pairs, first_file, landed: 0, stats: Stats::default(), failed: false, wave }
+        let stats = Stats::default();
+        Self { parts, first_part, next: 0, request, pairs, first_file, landed: 0, stats, failed: false, wave }
     }
 
     /// How many parts there are in all.
@@ -171,11 +219,13 @@ impl Job {
     pub(crate) fn answer(&mut self, part: usize, progress: &mut Progress, answer: i32) -> Next {
         let next = progress.answer(answer, &self.parts[part], self.file(part), self.request.forced_direct);
         self.stats.answers += 1;
-        let part = &self.parts[part];
+        let (number, part) = (part, &self.parts[part]);
         match &next {
             Next::Read | Next::Later(_) => self.stats.repeats += 1,
             Next::Done => {
                 self.landed += 1;
+                let number = self.first_part + number;
+                self.request.over[number / BITS].fetch_or(1 << (number % BITS), Ordering::Relaxed);
                 let bytes = part.asked;
                 self.request.counters.note_arrived(bytes);
                 match progress.via {
