@@ -1,22 +1,26 @@
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::builder::CarrierBuilder;
 use super::bytes::RouteBytes;
 use super::carry::Carry;
 use super::carry_into::CarryInto;
+use super::carry_placed::CarryPlaced;
 use super::core::{Core, no_route};
 use super::decision::Decision;
 use super::direct::Direct;
 use super::error::CarryError;
+use super::fill::{Fill, Gather};
 use super::landed::Landed;
 use super::placed::Placed;
 use super::reason::NoRoute;
+use super::upload::Upload;
 use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
 use crate::device::{Device, DeviceBuffer, DeviceError, DeviceFault};
-use crate::storage::{Extent, File, Reader};
+use crate::memory::Slot;
+use crate::storage::{Extent, File, Place, Reader};
 
 /// Carries extents of files to one device, by the best route that each file has. Cloning gives another handle.
 ///
@@ -138,6 +142,26 @@ impl Carrier {
     /// under way to it any more, and after an error its places hold any bytes.
     pub fn carry_into(&self, buffer: DeviceBuffer, placed: &[Placed]) -> CarryInto {
         CarryInto::new(&self.core, buffer, placed)
+    }
+
+    /// Extents to places of a slot of the reader's arena, which does not move meanwhile.
+    pub(crate) fn fill(&self, slot: Slot, places: Vec<Place>) -> Fill {
+        Fill::new(&self.core, slot, places)
+    }
+
+    /// Extents to host memory while `held` bytes of it are kept for what becomes of them.
+    pub(crate) fn gather(&self, places: &[Place], held: usize) -> Gather {
+        Gather::new(&self.core, places, held)
+    }
+
+    /// Extents to places of `len` bytes of the device's budget: one piece, on a CUDA device only.
+    pub(crate) fn carry_placed(&self, places: Vec<Place>, len: usize) -> CarryPlaced {
+        CarryPlaced::new(&self.core, places, len)
+    }
+
+    /// A slot of the reader's arena to the device: one piece, on a CUDA device only. Errors name `path` and `offset`.
+    pub(crate) fn upload(&self, slot: Slot, path: PathBuf, offset: u64) -> Upload {
+        Upload::new(&self.core, slot, path, offset)
     }
 
     /// Copies a range of a buffer to the heap, and waits for that. For a look at the bytes, or a check.

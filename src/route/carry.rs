@@ -14,7 +14,7 @@ use super::error::{CarryError, CarryFault};
 use super::job::Load;
 use super::landed::Landed;
 use super::under_way::UnderWay;
-use crate::device::{DeviceError, DeviceLoan, DeviceSlot, Memory};
+use crate::device::{DeviceLoan, DeviceSlot, Memory};
 use crate::storage::{Extent, File, Part, Plan, Read, Via, groups};
 use crate::sync::wait_for;
 use crate::units::Size;
@@ -121,15 +121,6 @@ fn failed(plan: &Plan, fault: CarryFault) -> CarryError {
     CarryError { path, offset: first.map_or(0, |part| part.need.start), fault }
 }
 
-/// Why device memory is waited for in vain, where it is.
-fn why_in_vain(core: &Core) -> Option<DeviceError> {
-    if let Err(error) = core.check_process() {
-        return Some(error);
-    }
-    let lost = core.gpu.as_ref().is_some_and(|gpu| gpu.arena.has_lost());
-    lost.then(|| core.ended())
-}
-
 impl Carrying {
     fn begin(core: &Core, mut plan: Plan, files: &DirectFiles, slot: DeviceSlot) -> Self {
         let slot = Arc::new(slot);
@@ -180,7 +171,7 @@ impl Future for Carry {
                 }
                 State::Waiting(loan, planned) => {
                     let Poll::Ready(slot) = Pin::new(loan).poll(context) else {
-                        let Some(error) = why_in_vain(&this.core) else { return Poll::Pending };
+                        let Some(error) = this.core.why_in_vain() else { return Poll::Pending };
                         let error = failed(&planned.0, CarryFault::Device(error));
                         this.state = State::Over(Some(Err(error)));
                         continue;

@@ -7,13 +7,13 @@ use std::task::{Context, Poll, ready};
 use super::bytes::RouteBytes;
 use super::core::Core;
 use super::decision::Route;
-use super::direct::least_align;
+use super::direct::{Direct, least_align};
 use super::direct_read::{DirectRead, Target};
 use super::error::{CarryError, CarryFault};
 use super::placed::{Placed, check, loads};
 use super::reason::NoRoute;
 use super::under_way::UnderWay;
-use crate::device::DeviceBuffer;
+use crate::device::{DeviceBuffer, Memory};
 use crate::storage::{Extent, File, Part, Plan, Via, groups};
 use crate::sync::wait_for;
 
@@ -29,7 +29,14 @@ pub struct CarryInto {
 
 impl CarryInto {
     pub(super) fn new(core: &Arc<Core>, buffer: DeviceBuffer, placed: &[Placed]) -> Self {
-        let state = begin(core, &buffer, placed).map_err(Some);
+        let begin = || {
+            let (ours, its) = (core.device.to_string(), buffer.device().to_string());
+            if let Some(first) = placed.first().filter(|_| ours != its) {
+                return Err(failed_at(first, CarryFault::OtherDevice { buffer: its, device: ours }));
+            }
+            into_places(core, &InBuffer(&buffer), placed)
+        };
+        let state = begin().map_err(Some);
         Self { core: Arc::clone(core), buffer: Some(buffer), state }
     }
 
@@ -39,19 +46,50 @@ impl CarryInto {
     }
 }
 
-fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderWay, CarryError> {
-    let Some(first) = placed.first() else {
-        return Ok(UnderWay::begin(core, buffer.memory(), Vec::new(), Ok(None), None));
-    };
-    let failed = |fault| {
-        let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
-        CarryError { path, offset, fault }
-    };
-    core.check_process().map_err(|error| failed(CarryFault::Device(error)))?;
-    let (ours, its) = (core.device.to_string(), buffer.device().to_string());
-    if ours != its {
-        return Err(failed(CarryFault::OtherDevice { buffer: its, device: ours }));
+/// Memory of the device that extents are given places in.
+pub(super) trait Destination {
+    fn memory(&self) -> Arc<dyn Memory>;
+
+    /// Bytes that places may be in.
+    fn len(&self) -> usize;
+
+    /// Bytes that may be written to: a drive writes the last block of a file whole.
+    fn allocated(&self) -> usize;
+
+    /// As memory that cuFile may read into.
+    fn target(&self, direct: &Direct) -> Result<Target, NoRoute>;
+}
+
+struct InBuffer<'a>(&'a DeviceBuffer);
+
+impl Destination for InBuffer<'_> {
+    fn memory(&self) -> Arc<dyn Memory> {
+        Arc::clone(self.0.memory())
     }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn allocated(&self) -> usize {
+        self.0.memory().len()
+    }
+
+    fn target(&self, direct: &Direct) -> Result<Target, NoRoute> {
+        Ok(Target { memory: direct.register(self.0)?, start: 0, loan: self.memory() })
+    }
+}
+
+fn failed_at(placed: &Placed, fault: CarryFault) -> CarryError {
+    CarryError { path: placed.extent.file.path().to_owned(), offset: placed.extent.offset, fault }
+}
+
+/// Begins to carry extents to their places in memory of the device.
+pub(super) fn into_places(core: &Core, buffer: &dyn Destination, placed: &[Placed]) -> Result<UnderWay, CarryError> {
+    let Some(first) = placed.first() else {
+        return Ok(UnderWay::begin(core, &buffer.memory(), Vec::new(), Ok(None), None));
+    };
+    core.check_process().map_err(|error| failed_at(first, CarryFault::Device(error)))?;
     check(placed, buffer.len())?;
     let (mut direct, mut others) = (Vec::new(), Vec::new());
     let files = core.direct_files(placed.iter().map(|placed| &placed.extent))?;
@@ -64,14 +102,13 @@ fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderW
             others.push(placed.clone());
             continue;
         }
-        let is_aligned = |placed: &Placed| placed.is_aligned(buffer.len(), buffer.memory().len());
+        let is_aligned = |placed: &Placed| placed.is_aligned(buffer.len(), buffer.allocated());
         let (whole, rest) = placed.split();
         if is_aligned(placed) {
             direct.push(placed.clone());
         } else if core.is_direct_alone() {
             let reason = NoRoute::Alignment { block: least_align(&placed.extent.file) };
-            let (path, offset) = (placed.extent.file.path().to_owned(), placed.extent.offset);
-            return Err(CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } });
+            return Err(failed_at(placed, CarryFault::NoRoute { route: Route::Direct, reason }));
         } else if !whole.extent.is_empty() && is_aligned(&whole) {
             direct.push(whole);
             others.push(rest);
@@ -93,7 +130,7 @@ fn begin(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<UnderW
     });
     let places: Vec<usize> = others.iter().map(|placed| placed.at).collect();
     let loads = loads(groups(&plan, core.chunk, |_| true), &plan.layout.pieces, &places);
-    Ok(UnderWay::begin(core, buffer.memory(), loads, read, Some(&first.extent)))
+    Ok(UnderWay::begin(core, &buffer.memory(), loads, read, Some(&first.extent)))
 }
 
 fn plan_of(core: &Core, placed: &[Placed]) -> Result<Plan, CarryError> {
@@ -130,14 +167,12 @@ fn by_file(placed: &Placed) -> (u64, u64) {
 }
 
 /// Begins to read what cuFile reads, which is sorted. After an error nothing has begun.
-fn direct_read(core: &Core, buffer: &DeviceBuffer, placed: &[Placed]) -> Result<Option<DirectRead>, CarryError> {
+fn direct_read(core: &Core, buffer: &dyn Destination, placed: &[Placed]) -> Result<Option<DirectRead>, CarryError> {
     let (Some(first), Some(direct)) = (placed.first(), core.direct()) else { return Ok(None) };
-    let memory = direct.register(buffer).map_err(|reason| {
-        let (path, offset) = (first.extent.file.path().to_owned(), first.extent.offset);
-        CarryError { path, offset, fault: CarryFault::NoRoute { route: Route::Direct, reason } }
-    })?;
+    let target = buffer
+        .target(direct)
+        .map_err(|reason| failed_at(first, CarryFault::NoRoute { route: Route::Direct, reason }))?;
     let (files, parts) = parts_of(placed);
-    let target = Target { memory, start: 0, loan: Arc::clone(buffer.memory()) };
     DirectRead::begin(files, parts, target, direct, &core.reader).map(Some)
 }
 

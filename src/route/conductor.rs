@@ -18,7 +18,7 @@ use slab::Slab;
 
 use super::bytes::RouteBytes;
 use super::error::CarryError;
-use super::job::{Job, Load, Place};
+use super::job::{Job, Load, Piece, Place};
 use super::pack::packed;
 use crate::device::{Copier, DeviceError, DeviceSlot, Event, Memory, Span, Ticket};
 #[cfg(test)]
@@ -214,11 +214,20 @@ impl Work {
                 return;
             }
             let Some(&key) = self.to_begin.front() else { return };
-            let Some(Load { group, spans }) = self.jobs[key].begin() else {
-                self.to_begin.pop_front();
-                continue;
+            let Load { group, spans } = match self.jobs[key].begin() {
+                Some(Piece::Load(load)) => load,
+                Some(Piece::Held(slot)) => {
+                    let place = self.jobs[key].first().clone();
+                    let spans = vec![Span { from: 0, to: 0, len: slot.len() }];
+                    self.copy(key, Box::new(slot), spans, RouteBytes::default(), place);
+                    continue;
+                }
+                None => {
+                    self.to_begin.pop_front();
+                    continue;
+                }
             };
-            let place = Place::of(&group);
+            let place = Place::of_group(&group);
             self.reading_bytes += group.len;
             let read = self.reader.read_planned(group.plan);
             self.reading.push(Reading { read, job: key, bytes: group.len, spans, place });

@@ -179,6 +179,15 @@ impl Core {
         }
     }
 
+    /// Why device memory is waited for in vain, where it is.
+    pub(super) fn why_in_vain(&self) -> Option<DeviceError> {
+        if let Err(error) = self.check_process() {
+            return Some(error);
+        }
+        let lost = self.gpu.as_ref().is_some_and(|gpu| gpu.arena.has_lost());
+        lost.then(|| self.ended())
+    }
+
     pub(super) fn cufile(&self) -> Result<&Direct, NoRoute> {
         let gpu = self.gpu.as_ref().ok_or(NoRoute::HostDevice)?;
         gpu.direct.as_ref().map_err(Clone::clone)

@@ -6,7 +6,7 @@ use super::reason::NoRoute;
 use crate::device::DeviceError;
 use crate::device::cufile::CuFileFault;
 use crate::memory::MemoryError;
-use crate::storage::{OpenError, OpenFault, ReadError, ReadFault};
+use crate::storage::{Extent, OpenError, OpenFault, ReadError, ReadFault};
 
 /// Bytes that did not reach the device. Nothing of the request is delivered.
 #[derive(Debug)]
@@ -18,6 +18,14 @@ pub struct CarryError {
     pub offset: u64,
     /// What is wrong.
     pub fault: CarryFault,
+}
+
+impl CarryError {
+    /// The device's failure, at the first byte of what was asked for.
+    pub(super) fn device(first: Option<&Extent>, error: DeviceError) -> Self {
+        let (path, offset) = first.map_or_else(Default::default, |first| (first.file.path().to_owned(), first.offset));
+        Self { path, offset, fault: CarryFault::Device(error) }
+    }
 }
 
 impl fmt::Display for CarryError {

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use super::bytes::RouteBytes;
 use super::error::{CarryError, CarryFault};
 use crate::device::{DeviceError, Memory, Span};
+use crate::memory::Slot;
 use crate::storage::Group;
 
 /// A group to read, and where its bytes go.
@@ -24,11 +25,20 @@ impl Load {
     }
 }
 
+/// One piece of a job.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// To be read, and copied from where it lands.
+    Load(Load),
+    /// In the arena already: all of it is copied to where the job's memory begins.
+    Held(Slot),
+}
+
 /// What one request has the conductor read and copy. It keeps the memory it lands in: whoever asked may go away.
 #[derive(Debug)]
 pub(super) struct Job {
     /// Those not begun yet.
-    loads: VecDeque<Load>,
+    pieces: VecDeque<Piece>,
     memory: Arc<dyn Memory>,
     /// Where the request begins.
     first: Place,
@@ -44,30 +54,53 @@ impl Job {
         loads: impl IntoIterator<Item = Load>,
         memory: Arc<dyn Memory>,
     ) -> (Self, oneshot::Receiver<Result<RouteBytes, CarryError>>) {
+        let pieces: VecDeque<Piece> = loads.into_iter().map(Piece::Load).collect();
+        let first = pieces.front().map(Place::of).unwrap_or_default();
+        Self::of(pieces, memory, first)
+    }
+
+    /// Copies a slot as it is. Where the device fails, `first` is what the error names.
+    pub(super) fn of_slot(
+        slot: Slot,
+        memory: Arc<dyn Memory>,
+        first: Place,
+    ) -> (Self, oneshot::Receiver<Result<RouteBytes, CarryError>>) {
+        Self::of([Piece::Held(slot)].into(), memory, first)
+    }
+
+    fn of(
+        pieces: VecDeque<Piece>,
+        memory: Arc<dyn Memory>,
+        first: Place,
+    ) -> (Self, oneshot::Receiver<Result<RouteBytes, CarryError>>) {
         let (done, outcome) = oneshot::channel();
         #[cfg(test)]
         let memory = crate::device::kept_or_not(memory);
-        let (loads, carried): (VecDeque<Load>, _) = (loads.into_iter().collect(), RouteBytes::default());
-        let first = loads.front().map(|load| Place::of(&load.group)).unwrap_or_default();
-        (Self { loads, memory, first, under_way: 0, carried, failure: None, done }, outcome)
+        let carried = RouteBytes::default();
+        (Self { pieces, memory, first, under_way: 0, carried, failure: None, done }, outcome)
     }
 
     pub(super) fn memory(&self) -> &Arc<dyn Memory> {
         &self.memory
     }
 
-    /// The next group to read; none once something has failed or nobody waits any more.
-    pub(super) fn begin(&mut self) -> Option<Load> {
+    /// The next piece to begin; none once something has failed or nobody waits any more.
+    pub(super) fn begin(&mut self) -> Option<Piece> {
         if self.failure.is_some() || self.done.is_closed() {
-            self.loads.clear();
+            self.pieces.clear();
         }
-        let load = self.loads.pop_front()?;
+        let piece = self.pieces.pop_front()?;
         self.under_way += 1;
-        Some(load)
+        Some(piece)
+    }
+
+    /// Where the request begins.
+    pub(super) fn first(&self) -> &Place {
+        &self.first
     }
 
     pub(super) fn has_more(&self) -> bool {
-        !self.loads.is_empty()
+        !self.pieces.is_empty()
     }
 
     /// A group is in place.
@@ -80,18 +113,18 @@ impl Job {
     pub(super) fn fail(&mut self, error: CarryError) {
         self.under_way -= 1;
         self.failure.get_or_insert(error);
-        self.loads.clear();
+        self.pieces.clear();
     }
 
     /// Everything that is left fails: groups begun, which nobody will report any more, and those not begun.
     pub(super) fn fail_whole(&mut self, error: DeviceError) {
         self.under_way = 0;
-        self.loads.clear();
+        self.pieces.clear();
         self.failure.get_or_insert(self.first.clone().error(error));
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.under_way == 0 && self.loads.is_empty()
+        self.under_way == 0 && self.pieces.is_empty()
     }
 
     /// Tells whoever waits.
@@ -111,7 +144,18 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of(group: &Group) -> Self {
+    pub(super) fn new(path: PathBuf, offset: u64) -> Self {
+        Self { path, offset }
+    }
+
+    fn of(piece: &Piece) -> Self {
+        match piece {
+            Piece::Load(load) => Self::of_group(&load.group),
+            Piece::Held(_) => Self::default(),
+        }
+    }
+
+    pub(super) fn of_group(group: &Group) -> Self {
         let part = group.plan.layout.parts.first();
         let file = group.plan.files.first();
         Self {

@@ -57,6 +57,9 @@ pub enum NoRoute {
         /// Bytes that all three must be multiples of.
         block: u32,
     },
+    /// The bytes pass through host memory, where the processor works on them.
+    #[error("the processor works on these bytes in host memory before the device gets them")]
+    ByTheHost,
     /// The file could not be read to find out.
     #[error("a first read with cuFile failed: {}", parted(.0).0)]
     Unreadable(String),
@@ -100,6 +103,7 @@ impl NoRoute {
                 .into(),
             Self::Unsure => "open the file when nothing else reads with cuFile, or ask for this route".into(),
             Self::Alignment { .. } => "align the data and its places, or take another route".into(),
+            Self::ByTheHost => "leave out transforms, checks and padding".into(),
             Self::Unreadable(error) => parted(error).1.unwrap_or("check the file, and see cufile.log").into(),
         }
     }

@@ -46,5 +46,5 @@ pub(crate) use read::{explained, unchanged};
 pub use reader::Reader;
 pub(crate) use request::Watch;
 pub use stats::Stats;
-pub(crate) use straight::straight;
+pub(crate) use straight::{Place, straight};
 pub use stream::{BlockingStream, ReadStream};

@@ -6,8 +6,8 @@
 //! therefore frees nothing that the kernel may still write to.
 
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::path::PathBuf;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
