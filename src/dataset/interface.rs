@@ -45,6 +45,22 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         self.len() == 0
     }
 
+    /// Whether files keep checksums of samples, so that what was read of one can be [checked](Self::check).
+    fn has_checksums(&self) -> bool {
+        false
+    }
+
+    /// Checks what was read of sample `index` against the checksum that its file keeps. `fields` are the bytes of its
+    /// tensors, in the order of [`locate`](Self::locate).
+    ///
+    /// # Errors
+    /// [`DatasetFault::Malformed`](super::DatasetFault::Malformed) with path and offset where they are not those that were
+    /// written.
+    fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
+        let _ = (index, fields);
+        Ok(())
+    }
+
     /// The tensors of sample `index`, and the places of their bytes.
     ///
     /// # Errors
@@ -117,6 +133,14 @@ macro_rules! dataset_behind {
 
             fn is_empty(&self) -> bool {
                 (**self).is_empty()
+            }
+
+            fn has_checksums(&self) -> bool {
+                (**self).has_checksums()
+            }
+
+            fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
+                (**self).check(index, fields)
             }
 
             fn sample(&self, index: u64) -> Result<SampleSpec, DatasetError> {

@@ -83,6 +83,12 @@ impl SampleSpec {
         })
     }
 
+    /// The places of the bytes of tensor number `tensor`.
+    pub(crate) fn ranges_of(&self, tensor: usize) -> &[FileRange] {
+        let start = if tensor == 0 { 0 } else { self.ends[tensor - 1] };
+        &self.ranges[start..self.ends[tensor]]
+    }
+
     /// All places, in the order of the tensors.
     pub fn ranges(&self) -> &[FileRange] {
         &self.ranges

@@ -44,6 +44,14 @@ impl Children {
         Ok(())
     }
 
+    pub(super) fn have_checksums(&self) -> bool {
+        self.datasets.iter().any(|dataset| dataset.has_checksums())
+    }
+
+    pub(super) fn check(&self, child: usize, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
+        self.datasets[child].check(index, fields)
+    }
+
     /// The child's name for the sample. Of two datasets both may have a sample 0, so the child's position is in front,
     /// as in `1/0`.
     pub(super) fn id(&self, child: usize, index: u64) -> Cow<'_, str> {

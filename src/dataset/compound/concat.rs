@@ -61,6 +61,17 @@ impl Dataset for Concat {
         }
     }
 
+    fn has_checksums(&self) -> bool {
+        self.children.have_checksums()
+    }
+
+    fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
+        match self.ends.find(index) {
+            Some((child, index)) => self.children.check(child, index, fields),
+            None => Err(DatasetError::no_sample(index, self.len())),
+        }
+    }
+
     fn stored(&self) -> StoredTensors<'_> {
         self.children.stored()
     }

@@ -115,6 +115,17 @@ impl Dataset for Mixture {
         }
     }
 
+    fn has_checksums(&self) -> bool {
+        self.children.have_checksums()
+    }
+
+    fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
+        match self.place(index) {
+            Some((child, index)) => self.children.check(child, index, fields),
+            None => Err(DatasetError::no_sample(index, self.len())),
+        }
+    }
+
     /// Every dataset's tensors once, however often they come.
     fn stored(&self) -> StoredTensors<'_> {
         self.children.stored()

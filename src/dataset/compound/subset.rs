@@ -95,6 +95,17 @@ impl Dataset for Subset {
         Fingerprint::compound("subset", settings, self.len(), &[self.dataset.fingerprint()])
     }
 
+    fn has_checksums(&self) -> bool {
+        self.dataset.has_checksums()
+    }
+
+    fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
+        match self.place(index) {
+            Some(index) => self.dataset.check(index, fields),
+            None => Err(DatasetError::no_sample(index, self.len())),
+        }
+    }
+
     fn id(&self, index: u64) -> Cow<'_, str> {
         match self.place(index) {
             Some(index) => self.dataset.id(index),

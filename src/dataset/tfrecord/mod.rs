@@ -109,4 +109,12 @@ impl Dataset for TfRecord {
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint::new("tfrecord", "", self.len(), self.files())
     }
+
+    fn has_checksums(&self) -> bool {
+        true
+    }
+
+    fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
+        self.verify(index, fields.first().copied().unwrap_or_default())
+    }
 }
