@@ -62,10 +62,12 @@
 pub mod checkpoint;
 pub mod dataset;
 mod device;
+pub mod element;
 #[cfg(test)]
 mod emulated;
 mod error;
 pub mod facts;
+pub mod loader;
 mod memory;
 pub mod pack;
 mod route;

@@ -1,0 +1,4 @@
+//! Batches for training.
+#![forbid(unsafe_code)]
+
+pub mod transform;
