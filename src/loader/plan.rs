@@ -1,0 +1,325 @@
+//! What is read next: samples of a few batches, where they lie in their files, and where in memory they are to lie.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::error::{LoaderError, LoaderFault};
+use super::rows::{Field, Ragged, lay_out};
+use super::transform::{Transform, specs_caught};
+use crate::dataset::{DataFile, Dataset, SampleSpec, TensorSpec};
+use crate::route::Carrier;
+use crate::sampler::{Sampler, Step};
+use crate::storage::{Extent, File, Place};
+
+/// A few batches that are read at once, into one piece of memory.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) batches: Vec<BatchPlan>,
+    /// The tensors of all samples as they lie in the files, one sample after the other.
+    pub(super) input: SampleSpec,
+    /// The same after the transform; of no use where there is none.
+    pub(super) output: Vec<TensorSpec>,
+    pub(super) samples: Vec<SamplePlan>,
+    /// Where each range of `input` lies.
+    pub(super) extents: Vec<Extent>,
+    /// Bytes of the memory.
+    pub(super) len: usize,
+    /// Where the order stood before the first of these, to come back to.
+    pub(super) before: Sampler,
+    /// And behind the last.
+    pub(super) after: Sampler,
+}
+
+#[derive(Debug)]
+pub(super) struct BatchPlan {
+    pub(super) step: Step,
+    pub(super) indices: Vec<u64>,
+    pub(super) fields: Vec<Field>,
+    /// Which of the window's samples.
+    pub(super) samples: Range<usize>,
+    /// Bytes of its samples in the files.
+    pub(super) bytes: u64,
+}
+
+/// Where the tensors and ranges of a sample end in their lists.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SamplePlan {
+    pub(super) index: u64,
+    input: usize,
+    output: usize,
+    ranges: usize,
+}
+
+impl Window {
+    /// The tensors of a sample of this window as they are in the files.
+    pub(super) fn input_of(&self, sample: usize) -> Range<usize> {
+        self.before(sample).map_or(0, |before| before.input)..self.samples[sample].input
+    }
+
+    /// The tensors of a sample after the transform.
+    pub(super) fn output_of(&self, sample: usize) -> Range<usize> {
+        self.before(sample).map_or(0, |before| before.output)..self.samples[sample].output
+    }
+
+    /// The extents of a sample.
+    pub(super) fn extents_of(&self, sample: usize) -> Range<usize> {
+        self.before(sample).map_or(0, |before| before.ranges)..self.samples[sample].ranges
+    }
+
+    fn before(&self, sample: usize) -> Option<&SamplePlan> {
+        sample.checked_sub(1).map(|before| &self.samples[before])
+    }
+
+    /// What the rows are: of what is in the files, or what that becomes.
+    pub(super) fn tensors(&self, transformed: bool) -> &[TensorSpec] {
+        if transformed { &self.output } else { self.input.tensors() }
+    }
+
+    /// The places of all samples' bytes in the window's memory, where rows are the bytes as they are in the files.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let mut places = Vec::with_capacity(self.extents.len());
+        for batch in &self.batches {
+            let ends: Vec<usize> = self.ends(batch, false);
+            let tensors = &self.input.tensors()[self.input_of_all(&batch.samples)];
+            let table = super::rows::Table::new(tensors, &ends);
+            for column in 0..table.columns() {
+                for row in 0..batch.samples.len() {
+                    let Some(tensor) = table.tensor(column, row) else { continue };
+                    let Some(to) = batch.fields[column].row(row) else { continue };
+                    let tensor = self.input_of_all(&batch.samples).start + tensor;
+                    let mut at = to.start;
+                    let first = self.first_range(batch.samples.start + row, tensor);
+                    for extent in &self.extents[first..first + self.input.ranges_of(tensor).len()] {
+                        places.push((extent.clone(), at));
+                        at += extent.len() as usize;
+                    }
+                }
+            }
+        }
+        places
+    }
+
+    /// Where the extents of a sample's tensor begin.
+    fn first_range(&self, sample: usize, tensor: usize) -> usize {
+        let before: usize = (self.input_of(sample).start..tensor).map(|other| self.input.ranges_of(other).len()).sum();
+        self.extents_of(sample).start + before
+    }
+
+    fn input_of_all(&self, samples: &Range<usize>) -> Range<usize> {
+        match samples.is_empty() {
+            true => 0..0,
+            false => self.input_of(samples.start).start..self.input_of(samples.end - 1).end,
+        }
+    }
+
+    fn output_of_all(&self, samples: &Range<usize>) -> Range<usize> {
+        match samples.is_empty() {
+            true => 0..0,
+            false => self.output_of(samples.start).start..self.output_of(samples.end - 1).end,
+        }
+    }
+
+    /// The tensors of a batch's samples.
+    pub(super) fn tensors_of_all(&self, batch: &BatchPlan, transformed: bool) -> Range<usize> {
+        if transformed { self.output_of_all(&batch.samples) } else { self.input_of_all(&batch.samples) }
+    }
+
+    /// Where each sample's tensors end, counted from the batch's first.
+    pub(super) fn ends(&self, batch: &BatchPlan, transformed: bool) -> Vec<usize> {
+        let start = self.tensors_of_all(batch, transformed).start;
+        let end = |sample: &SamplePlan| if transformed { sample.output } else { sample.input };
+        self.samples[batch.samples.clone()].iter().map(|sample| end(sample) - start).collect()
+    }
+}
+
+/// Plans window after window.
+pub(super) struct Planner {
+    pub(super) dataset: Arc<dyn Dataset>,
+    pub(super) transform: Option<Arc<dyn Transform>>,
+    pub(super) ragged: Ragged,
+    pub(super) sampler: Sampler,
+    /// Those opened so far, by number.
+    files: Vec<Option<File>>,
+    carrier: Carrier,
+    /// What stopped the last window, to be said after the batches before it.
+    failed: Option<LoaderError>,
+}
+
+/// How much one window may hold; one batch it always does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) batches: usize,
+    /// Bytes of samples.
+    pub(super) bytes: u64,
+    /// Bytes of memory that reading them can take beside their own.
+    pub(super) memory: u64,
+}
+
+impl Planner {
+    pub(super) fn new(
+        dataset: Arc<dyn Dataset>,
+        transform: Option<Arc<dyn Transform>>,
+        ragged: Ragged,
+        sampler: Sampler,
+        carrier: Carrier,
+    ) -> Self {
+        let files = vec![None; dataset.files().len()];
+        Self { dataset, transform, ragged, sampler, files, carrier, failed: None }
+    }
+
+    /// Comes back to where the order stood.
+    pub(super) fn rewind(&mut self, sampler: Sampler) {
+        self.sampler = sampler;
+        self.failed = None;
+    }
+
+    /// The next window; `None` behind the last epoch. `opening` is told of every file before it is opened.
+    pub(super) fn next(&mut self, limits: Limits, opening: impl Fn(&DataFile)) -> Result<Option<Window>, LoaderError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut window = Window {
+            batches: Vec::new(),
+            input: SampleSpec::new(),
+            output: Vec::new(),
+            samples: Vec::new(),
+            extents: Vec::new(),
+            len: 0,
+            before: self.sampler.clone(),
+            after: self.sampler.clone(),
+        };
+        let (mut bytes, mut memory) = (0_u64, 0_u64);
+        while window.batches.is_empty()
+            || window.batches.len() < limits.batches && bytes < limits.bytes && memory < limits.memory
+        {
+            match self.add_batch(&mut window, &opening) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if window.batches.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            }
+            if let Some(batch) = window.batches.last() {
+                /// A read may be a block longer at both ends.
+                const EDGES: u64 = 2 * 4096;
+                bytes = bytes.saturating_add(batch.bytes);
+                memory = memory.saturating_add(batch.bytes).saturating_add(EDGES * batch.samples.len() as u64);
+            }
+        }
+        window.after = self.sampler.clone();
+        Ok((!window.batches.is_empty()).then_some(window))
+    }
+
+    /// Whether there is one more batch, which then is in the window. After an error the window is as it was before.
+    fn add_batch(&mut self, window: &mut Window, opening: &impl Fn(&DataFile)) -> Result<bool, LoaderError> {
+        let mut indices = Vec::new();
+        let Some(step) = self.sampler.next_step(&mut indices) else { return Ok(false) };
+        let (first, extents) = (window.samples.len(), window.extents.len());
+        let outcome = self.add_samples(window, &step, &indices, opening).and_then(|()| {
+            let failed = |fault| self.failed_at(&step, None, fault);
+            let mut batch =
+                BatchPlan { step, indices, fields: Vec::new(), samples: first..window.samples.len(), bytes: 0 };
+            let transformed = self.transform.is_some();
+            let tensors = &window.tensors(transformed)[window.tensors_of_all(&batch, transformed)];
+            let ends = window.ends(&batch, transformed);
+            (batch.fields, window.len) = lay_out(tensors, &ends, self.ragged, window.len).map_err(failed)?;
+            batch.bytes = window.extents[extents..].iter().map(Extent::len).fold(0, u64::saturating_add);
+            Ok(batch)
+        });
+        match outcome {
+            Ok(batch) => {
+                window.batches.push(batch);
+                Ok(true)
+            }
+            Err(error) => {
+                window.samples.truncate(first);
+                window.extents.truncate(extents);
+                Err(error)
+            }
+        }
+    }
+
+    fn add_samples(
+        &mut self,
+        window: &mut Window,
+        step: &Step,
+        indices: &[u64],
+        opening: &impl Fn(&DataFile),
+    ) -> Result<(), LoaderError> {
+        for &index in indices {
+            let (tensor, range) = (window.input.tensors().len(), window.input.ranges().len());
+            let located = self.dataset.locate(index, &mut window.input);
+            located.map_err(|error| self.failed_at(step, Some(index), LoaderFault::Dataset(error)))?;
+            check_bytes(&window.input, tensor).map_err(|fault| self.failed_at(step, Some(index), fault))?;
+            if let Some(transform) = &self.transform {
+                let made = specs_caught(&**transform, &window.input.tensors()[tensor..], &mut window.output);
+                made.map_err(|error| self.failed_at(step, Some(index), self.refused(&window.input, range, &error)))?;
+            }
+            for number in range..window.input.ranges().len() {
+                let range = window.input.ranges()[number];
+                let file = self.file(range.file, opening);
+                let file = file.map_err(|fault| self.failed_at(step, Some(index), fault))?;
+                window.extents.push(Extent::new(file, range.offset, range.len));
+            }
+            window.samples.push(SamplePlan {
+                index,
+                input: window.input.tensors().len(),
+                output: window.output.len(),
+                ranges: window.extents.len(),
+            });
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, number: u32, opening: &impl Fn(&DataFile)) -> Result<&File, LoaderFault> {
+        let (Some(open), Some(file)) = (self.files.get_mut(number as usize), self.dataset.files().get(number as usize))
+        else {
+            let what = format!("the dataset names file {number}, and has {}", self.dataset.files().len());
+            return Err(LoaderFault::Fields { what, fix: "mend its implementation" });
+        };
+        match open {
+            Some(file) => Ok(file),
+            none => {
+                opening(file);
+                let opened = self.carrier.open(file.path()).map_err(LoaderFault::Carry)?;
+                file.check(&opened).map_err(LoaderFault::Dataset)?;
+                Ok(none.insert(opened))
+            }
+        }
+    }
+
+    fn refused(&self, input: &SampleSpec, range: usize, error: &dyn std::fmt::Display) -> LoaderFault {
+        let first = input.ranges().get(range);
+        let path = first.and_then(|range| self.dataset.files().get(range.file as usize));
+        LoaderFault::Transform {
+            path: path.map(|file| file.path().to_owned()).unwrap_or_default(),
+            offset: first.map_or(0, |range| range.offset),
+            reason: error.to_string(),
+        }
+    }
+
+    fn failed_at(&self, step: &Step, sample: Option<u64>, fault: LoaderFault) -> LoaderError {
+        let sample = sample.map(|index| self.dataset.id(index).into_owned());
+        LoaderError { sample, epoch: step.at.epoch, batch: step.at.batch, fault }
+    }
+}
+
+/// Sees that the tensors from number `first` on have as many bytes in the files as their types and shapes say.
+fn check_bytes(input: &SampleSpec, first: usize) -> Result<(), LoaderFault> {
+    for (number, tensor) in input.tensors().iter().enumerate().skip(first) {
+        let there = input.ranges_of(number).iter().try_fold(0_u64, |sum, range| sum.checked_add(range.len));
+        if tensor.bytes().is_none() || there != tensor.bytes() {
+            let what = format!(
+                "the tensor {} is {} {}, and the dataset gives it {} bytes",
+                tensor.name,
+                tensor.dtype,
+                tensor.shape,
+                there.map_or("too many".to_owned(), |there| there.to_string())
+            );
+            return Err(LoaderFault::Fields { what, fix: "mend the dataset's implementation" });
+        }
+    }
+    Ok(())
+}
