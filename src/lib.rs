@@ -69,6 +69,7 @@ pub mod facts;
 mod memory;
 pub mod pack;
 mod route;
+pub mod sampler;
 mod storage;
 mod sync;
 mod sys;
