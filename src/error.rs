@@ -5,6 +5,7 @@ use crate::dataset::DatasetError;
 use crate::device::DeviceError;
 use crate::memory::MemoryError;
 use crate::route::CarryError;
+use crate::sampler::SamplerError;
 use crate::storage::{EngineError, OpenError, ReadError};
 
 /// Anything that can go wrong in this crate, from the error of each operation.
@@ -35,6 +36,9 @@ pub enum Error {
     /// Bytes did not reach their device.
     #[error(transparent)]
     Carry(#[from] CarryError),
+    /// An order of training that cannot be had, or a state that does not belong to it.
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
 }
 
 /// A reader, or a carrier, that could not be built.

@@ -71,6 +71,7 @@ pub mod loader;
 mod memory;
 pub mod pack;
 mod route;
+pub mod sampler;
 mod storage;
 mod sync;
 mod sys;
