@@ -3,6 +3,7 @@
 use crate::checkpoint::CheckpointError;
 use crate::dataset::DatasetError;
 use crate::device::DeviceError;
+use crate::loader::LoaderError;
 use crate::memory::MemoryError;
 use crate::route::CarryError;
 use crate::sampler::SamplerError;
@@ -36,6 +37,9 @@ pub enum Error {
     /// Bytes did not reach their device.
     #[error(transparent)]
     Carry(#[from] CarryError),
+    /// A batch could not be made.
+    #[error(transparent)]
+    Loader(#[from] LoaderError),
     /// An order of training that cannot be had, or a state that does not belong to it.
     #[error(transparent)]
     Sampler(#[from] SamplerError),

@@ -83,11 +83,13 @@ pub use device::cufile::{
 };
 pub use device::{Device, DeviceBuffer, DeviceError, DeviceFault, DeviceKind};
 pub use error::{BuildError, Error};
+pub use loader::{Batch, BatchTensor, Loader, LoaderBuilder, LoaderError, LoaderFault, Ragged};
 pub use memory::{Arena, Loan, MemoryError, PageKind, Slot};
 pub use route::{
     Carrier, CarrierBuilder, Carry, CarryError, CarryFault, CarryInto, Decision, DirectForm, Hindrance, Landed,
     NoRoute, Placed, Rejected, Route, RouteBytes, Switch,
 };
+pub use sampler::{Remainder, Shuffle, State, World};
 pub use storage::{
     Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Mode, NoDirect,
     OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder, RingFeatures, Stats,

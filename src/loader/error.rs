@@ -71,6 +71,9 @@ pub enum LoaderFault {
     /// It was [stopped](super::Stopper::stop).
     #[error("the loader was stopped; build it again with the state of the last batch to go on")]
     Stopped,
+    /// This process was forked from the one that built the loader, whose threads it does not have.
+    #[error("the loader is of the process that this one was forked from; build one in this process")]
+    Forked,
     /// A thread of the loader has ended before its time.
     #[error("the loader's {0} has ended before its time; this is a fault of the loader, report it")]
     Died(&'static str),

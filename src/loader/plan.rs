@@ -261,7 +261,7 @@ impl Planner {
                 let range = window.input.ranges()[number];
                 let file = self.file(range.file, opening);
                 let file = file.map_err(|fault| self.failed_at(step, Some(index), fault))?;
-                window.extents.push(Extent::new(file, range.offset, range.len));
+                window.extents.push(Extent { file, offset: range.offset, len: range.len });
             }
             window.samples.push(SamplePlan {
                 index,
@@ -273,19 +273,19 @@ impl Planner {
         Ok(())
     }
 
-    fn file(&mut self, number: u32, opening: &impl Fn(&DataFile)) -> Result<&File, LoaderFault> {
+    fn file(&mut self, number: u32, opening: &impl Fn(&DataFile)) -> Result<File, LoaderFault> {
         let (Some(open), Some(file)) = (self.files.get_mut(number as usize), self.dataset.files().get(number as usize))
         else {
             let what = format!("the dataset names file {number}, and has {}", self.dataset.files().len());
             return Err(LoaderFault::Fields { what, fix: "mend its implementation" });
         };
         match open {
-            Some(file) => Ok(file),
+            Some(file) => Ok(file.clone()),
             none => {
                 opening(file);
                 let opened = self.carrier.open(file.path()).map_err(LoaderFault::Carry)?;
                 file.check(&opened).map_err(LoaderFault::Dataset)?;
-                Ok(none.insert(opened))
+                Ok(none.insert(opened).clone())
             }
         }
     }

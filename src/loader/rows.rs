@@ -58,9 +58,7 @@ impl Field {
     /// Where a row lies in the memory; `None` past the last one.
     pub(crate) fn row(&self, row: usize) -> Option<std::ops::Range<usize>> {
         match &self.offsets {
-            &Offsets::Equal { rows, bytes } => {
-                (row < rows).then(|| self.at + row * bytes..self.at + (row + 1) * bytes)
-            }
+            &Offsets::Equal { rows, bytes } => (row < rows).then(|| self.at + row * bytes..self.at + (row + 1) * bytes),
             Offsets::Each(offsets) => Some(self.at + offsets.get(row)?..self.at + offsets.get(row + 1)?),
         }
     }
@@ -218,16 +216,23 @@ impl Table {
             let what = format!("the field {name} is {dtype} in one sample of the batch and {} in another", other.dtype);
             return Err(LoaderFault::Fields { what, fix: "cast it by a transform, or give one kind of samples" });
         }
-        let bytes_of = |shape: &Shape| {
-            shape.bytes(dtype).and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(too_large)
-        };
+        let bytes_of =
+            |shape: &Shape| shape.bytes(dtype).and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(too_large);
         if (0..samples).all(|sample| of(sample).is_some_and(|tensor| tensor.shape == first.shape)) {
             let (shape, bytes) = (first.shape.clone(), bytes_of(&first.shape)?);
             bytes.checked_mul(samples).ok_or_else(too_large)?;
             let offsets = Offsets::Equal { rows: samples, bytes };
-            return Ok(Field { name, dtype, shape: Some(stacked(samples, &shape)), shapes: Shapes::Same(shape), offsets, at: 0 });
+            return Ok(Field {
+                name,
+                dtype,
+                shape: Some(stacked(samples, &shape)),
+                shapes: Shapes::Same(shape),
+                offsets,
+                at: 0,
+            });
         }
-        let shapes: Vec<Option<Shape>> = (0..samples).map(|sample| of(sample).map(|tensor| tensor.shape.clone())).collect();
+        let shapes: Vec<Option<Shape>> =
+            (0..samples).map(|sample| of(sample).map(|tensor| tensor.shape.clone())).collect();
         let (shape, offsets) = match ragged {
             Ragged::Packed => {
                 let mut offsets = Vec::with_capacity(samples + 1);
@@ -265,7 +270,9 @@ fn longest(name: &str, shapes: &[Option<Shape>]) -> Result<Shape, LoaderFault> {
             continue;
         };
         if shape.is_empty() || so_far.is_empty() || shape.row() != so_far.row() {
-            let what = format!("the field {name} has rows of {so_far} and {shape}, which differ in more than their first dimension");
+            let what = format!(
+                "the field {name} has rows of {so_far} and {shape}, which differ in more than their first dimension"
+            );
             return Err(LoaderFault::Fields { what, fix: "have rows packed instead of padded" });
         }
         if shape[0] > so_far[0] {

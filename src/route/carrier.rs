@@ -20,7 +20,8 @@ use super::upload::Upload;
 use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
 use crate::device::{Device, DeviceBuffer, DeviceError, DeviceFault};
 use crate::memory::Slot;
-use crate::storage::{Extent, File, Place, Reader};
+use crate::storage::{Extent, File, Pieces, Place, Reader};
+use crate::sync::wait_for;
 
 /// Carries extents of files to one device, by the best route that each file has. Cloning gives another handle.
 ///
@@ -150,8 +151,13 @@ impl Carrier {
     }
 
     /// Extents to host memory while `held` bytes of it are kept for what becomes of them.
-    pub(crate) fn gather(&self, places: &[Place], held: usize) -> Gather {
-        Gather::new(&self.core, places, held)
+    pub(crate) fn gather(&self, extents: &[Extent], held: usize) -> Gather {
+        Gather::new(&self.core, extents, held)
+    }
+
+    /// The same, awaited on this thread.
+    pub(crate) fn gather_now(&self, extents: &[Extent]) -> Result<(Pieces, RouteBytes), CarryError> {
+        wait_for(self.gather(extents, 0), |_| {})
     }
 
     /// Extents to places of `len` bytes of the device's budget: one piece, on a CUDA device only.

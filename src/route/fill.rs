@@ -50,6 +50,11 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
+    /// How many bytes are not in their place yet.
+    pub(crate) fn bytes_beside(&self) -> usize {
+        self.beside.as_ref().map_or(0, |pieces| pieces.iter().map(<[u8]>::len).sum())
+    }
+
     /// Copies what is not in its place yet: work for the processor, on whichever thread.
     pub(crate) fn finish(mut self) -> Slot {
         if let Some(pieces) = &self.beside {
@@ -84,8 +89,8 @@ impl Fill {
 }
 
 fn begin(core: &Arc<Core>, slot: Slot, places: Vec<Place>) -> Result<State, CarryError> {
-    check_routes(core, places.first())?;
-    check_files(core, &places)?;
+    check_routes(core, places.first().map(|(extent, _)| extent))?;
+    core.direct_files(places.iter().map(|(extent, _)| extent))?;
     check_places(slot.len(), &places)?;
     let settings = core.reader.settings();
     let (plan, rest) = straight(places, settings)?;
@@ -116,19 +121,14 @@ fn read_beside(core: &Core, extents: &[Extent], held: usize) -> Result<Read, Car
 }
 
 /// Sees that bytes can go to host memory at all.
-fn check_routes(core: &Core, first: Option<&Place>) -> Result<(), CarryError> {
-    let Some((first, _)) = first else { return Ok(()) };
+fn check_routes(core: &Core, first: Option<&Extent>) -> Result<(), CarryError> {
+    let Some(first) = first else { return Ok(()) };
     let failed = |fault| CarryError { path: first.file.path().to_owned(), offset: first.offset, fault };
     core.check_process().map_err(|error| failed(CarryFault::Device(error)))?;
     match core.is_direct_alone() && core.gpu.is_some() {
         true => Err(failed(CarryFault::NoRoute { route: Route::Direct, reason: NoRoute::ByTheHost })),
         false => Ok(()),
     }
-}
-
-/// Sees that every file has a route.
-fn check_files(core: &Core, places: &[Place]) -> Result<(), CarryError> {
-    core.direct_files(places.iter().map(|(extent, _)| extent)).map(|_| ())
 }
 
 fn check_places(len: usize, places: &[Place]) -> Result<(), CarryError> {
@@ -216,12 +216,11 @@ pub(crate) struct Gather {
 
 impl Gather {
     /// `held` bytes of the carrier's host memory are kept meanwhile.
-    pub(super) fn new(core: &Arc<Core>, places: &[Place], held: usize) -> Self {
+    pub(super) fn new(core: &Arc<Core>, extents: &[Extent], held: usize) -> Self {
         let begin = || {
-            check_routes(core, places.first())?;
-            check_files(core, places)?;
-            let extents: Vec<Extent> = places.iter().map(|(extent, _)| extent.clone()).collect();
-            read_beside(core, &extents, held)
+            check_routes(core, extents.first())?;
+            core.direct_files(extents)?;
+            read_beside(core, extents, held)
         };
         Self { core: Arc::clone(core), state: begin().map_err(Some) }
     }

@@ -127,16 +127,20 @@ impl Landed {
     pub fn to_host(&self, index: usize) -> Result<Vec<u8>, DeviceError> {
         match &self.place {
             Place::Host(pieces) => Ok(pieces[index].to_vec()),
-            Place::Device { slot, pieces } => {
-                let range = pieces[index].clone();
-                match slot {
-                    Some(slot) if !range.is_empty() => {
-                        let memory: Arc<dyn Memory> = Arc::clone(slot) as _;
-                        self.core.fetch(&memory, range)
-                    }
-                    _ => Ok(Vec::new()),
-                }
+            Place::Device { pieces, .. } => self.part_to_host(index, 0..pieces[index].len()),
+        }
+    }
+
+    /// The same of a part of one, which is inside it.
+    pub(crate) fn part_to_host(&self, index: usize, part: Range<usize>) -> Result<Vec<u8>, DeviceError> {
+        match &self.place {
+            Place::Host(pieces) => Ok(pieces[index][part].to_vec()),
+            Place::Device { slot: Some(slot), pieces } if !part.is_empty() => {
+                let memory: Arc<dyn Memory> = Arc::clone(slot) as _;
+                let start = pieces[index].start;
+                self.core.fetch(&memory, start + part.start..start + part.end)
             }
+            Place::Device { .. } => Ok(Vec::new()),
         }
     }
 }

@@ -1,0 +1,339 @@
+use std::fmt;
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use cudarc::driver::CudaStream;
+
+use super::assemble::Work;
+use super::batch::Origin;
+use super::depth::Depth;
+use super::loader::Loader;
+use super::pipeline::{Pipeline, Settings};
+use super::plan::Planner;
+use super::pool::Pool;
+use super::rows::Ragged;
+use super::shared::Shared;
+use super::transform::{Chain, Transform};
+use super::watchdog::{Patience, watch};
+use crate::dataset::Dataset;
+use crate::device::{Device, DeviceKind};
+use crate::error::{BuildError, Error};
+use crate::route::{Carrier, CarrierBuilder};
+use crate::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
+use crate::storage::EngineError;
+use crate::sync::Threads;
+
+/// Sets up a [`Loader`].
+///
+/// ## Defaults
+/// device host, batches of 32, no shuffle, seed 0, one epoch, one rank, the last batch padded where ranks would have
+/// different numbers of samples, as many workers as the machine has cores but one (at most 8), a budget of 256 MiB of host
+/// memory and 512 MiB of device memory, as many batches ahead as that allows, no corrupt sample skipped, rows of different
+/// shapes packed, a warning after 10 s without a batch, no deadline; for reading what [`CarrierBuilder`] says.
+#[must_use = "a builder builds nothing until `build` is called"]
+pub struct LoaderBuilder {
+    dataset: Arc<dyn Dataset>,
+    device: Device,
+    carrier: CarrierBuilder,
+    batch_size: u64,
+    shuffle: Option<Shuffle>,
+    seed: Option<u64>,
+    epochs: Option<u64>,
+    world: World,
+    remainder: Remainder,
+    drop_last: bool,
+    workers: Option<usize>,
+    prefetch: usize,
+    budget: u64,
+    device_budget: u64,
+    resume: Option<State>,
+    transform: Option<Arc<dyn Transform>>,
+    skips: Option<u64>,
+    ragged: Ragged,
+    stream: Option<Arc<CudaStream>>,
+    patience: Patience,
+}
+
+impl LoaderBuilder {
+    pub(super) fn new(dataset: Arc<dyn Dataset>) -> Self {
+        Self {
+            dataset,
+            device: Device::host(),
+            carrier: Carrier::builder(),
+            batch_size: 32,
+            shuffle: None,
+            seed: None,
+            epochs: Some(1),
+            world: World::single(),
+            remainder: Remainder::default(),
+            drop_last: false,
+            workers: None,
+            prefetch: usize::MAX,
+            budget: 256 << 20,
+            device_budget: 512 << 20,
+            resume: None,
+            transform: None,
+            skips: None,
+            ragged: Ragged::default(),
+            stream: None,
+            patience: Patience { warns_after: Duration::from_secs(10), deadline: None },
+        }
+    }
+
+    /// Where batches are to land.
+    pub fn device(mut self, device: &Device) -> Self {
+        self.device = device.clone();
+        self
+    }
+
+    /// How files are read: route, engine, depth, rings. Its device and its budgets are set by this builder.
+    pub fn carrier(mut self, carrier: CarrierBuilder) -> Self {
+        self.carrier = carrier;
+        self
+    }
+
+    /// Samples in a batch of this rank.
+    pub fn batch_size(mut self, samples: u64) -> Self {
+        self.batch_size = samples;
+        self
+    }
+
+    /// The order of samples. Where it is not set, a resumed loader goes on with that of its state.
+    pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
+        self.shuffle = Some(shuffle);
+        self
+    }
+
+    /// What shuffles are made from, and what [`Sample::random`](super::transform::Sample::random) is. Where it is not set,
+    /// a resumed loader goes on with that of its state.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// How many epochs there are, counted from the very first: a loader that is resumed in epoch 2 of 3 gives what is left
+    /// of that one.
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.epochs = Some(epochs);
+        self
+    }
+
+    /// Epoch after epoch, without end.
+    pub fn endless(mut self) -> Self {
+        self.epochs = None;
+        self
+    }
+
+    /// Which rank this is, of how many: [`World::from_env`] reads what launchers say.
+    pub fn world(mut self, world: World) -> Self {
+        self.world = world;
+        self
+    }
+
+    /// What becomes of the last samples of an epoch, where they are not as many for every rank.
+    pub fn remainder(mut self, remainder: Remainder) -> Self {
+        self.remainder = remainder;
+        self
+    }
+
+    /// Whether the last batch of an epoch is dropped where it is not full for every rank.
+    pub fn drop_last(mut self, drop_last: bool) -> Self {
+        self.drop_last = drop_last;
+        self
+    }
+
+    /// Threads for the processor's part; with 0 the loader's own thread does it. It changes nothing but the time it takes.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// The most batches that are made ahead, 1 at least; as many as the budget allows where it is not set. It changes nothing
+    /// but memory and time.
+    pub fn prefetch(mut self, batches: usize) -> Self {
+        self.prefetch = batches.max(1);
+        self
+    }
+
+    /// Bytes of host memory, allocated and registered once. On the host, batches lie in it: those that are handed out and
+    /// not dropped, those that are ready, and those being read, with room for what must be read beside its place. On a CUDA
+    /// device it is passed through. A batch that can never fit is refused before anything of it is read.
+    pub fn budget(mut self, bytes: u64) -> Self {
+        self.budget = bytes;
+        self
+    }
+
+    /// Bytes of device memory, allocated once, that batches lie in.
+    pub fn device_budget(mut self, bytes: u64) -> Self {
+        self.device_budget = bytes;
+        self
+    }
+
+    /// Goes on where a loader of the same dataset stood, in a world and with batches of any size.
+    pub fn resume(mut self, state: State) -> Self {
+        self.resume = Some(state);
+        self
+    }
+
+    /// What is done to every sample before it joins its batch, on the workers. Called again, the next is done after it.
+    pub fn map(mut self, transform: impl Transform + 'static) -> Self {
+        self.transform = Some(match self.transform {
+            None => Arc::new(transform),
+            Some(before) => Arc::new(Chain::new(before, transform)),
+        });
+        self
+    }
+
+    /// Leaves out of their batches up to so many samples that cannot be read, do not match their checksum, or are refused by
+    /// the transform. Each is warned about and [counted](super::LoaderStats::skipped); their batches are smaller by that, and
+    /// one that would have no sample left does not come. The next one is an error.
+    pub fn skip_corrupt(mut self, limit: u64) -> Self {
+        self.skips = Some(limit);
+        self
+    }
+
+    /// How rows of different shapes lie.
+    pub fn ragged(mut self, ragged: Ragged) -> Self {
+        self.ragged = ragged;
+        self
+    }
+
+    /// The stream on which batches are used: a batch's memory is lent again only after that has passed what it was given
+    /// before the batch was dropped. Work on other streams is told by [`Batch::used_on`](super::Batch::used_on).
+    pub fn consumer_stream(mut self, stream: &Arc<CudaStream>) -> Self {
+        self.stream = Some(Arc::clone(stream));
+        self
+    }
+
+    /// After how long without a batch a warning says what is waited for: stage, file, offset.
+    pub fn warn_after(mut self, time: Duration) -> Self {
+        self.patience.warns_after = time.max(Duration::from_millis(1));
+        self
+    }
+
+    /// After how long without a batch that is an error, [`LoaderFault::Stalled`](super::LoaderFault::Stalled).
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.patience.deadline = Some(time);
+        self
+    }
+
+    /// Allocates the memory and starts the threads, which begin to read.
+    ///
+    /// # Errors
+    /// [`Error::Sampler`] where the dataset has no samples or this rank would get none, or the state is of another dataset,
+    /// seed or shuffle; [`Error::Build`] where memory, the device or the engine cannot be had.
+    pub fn build(self) -> Result<Loader, Error> {
+        let (origin, sampler) = self.sampler()?;
+        let (batches_an_epoch, batches_left) = (sampler.steps_an_epoch(), sampler.steps_left());
+        let carrier = self.carrier.clone().device(&self.device).budget(self.budget).device_budget(self.device_budget);
+        let carrier = carrier.build()?;
+        let engine = carrier.reader().engine();
+        let settings = self.settings();
+        let held = if self.device.kind() == DeviceKind::Host { self.budget } else { self.device_budget };
+        // Of the host's budget some is for what is read beside its place.
+        let depth = Depth::new(2 * settings.reading, held / 8 * 5);
+        let shared = Arc::new(Shared::new(depth, sampler.cursor()));
+        let threads = Arc::<Threads>::default();
+        let refused = |error| {
+            shared.close();
+            BuildError::Engine(EngineError::Refused { kind: engine, step: "starting a thread of the loader", error })
+        };
+        let pool = Pool::new(self.workers.unwrap_or_else(default_workers), &threads).map_err(refused)?;
+        let origin = Arc::new(origin);
+        let planner =
+            Planner::new(Arc::clone(&self.dataset), self.transform.clone(), self.ragged, sampler, carrier.clone());
+        let work =
+            Work { dataset: self.dataset, transform: self.transform, seed: origin.seed, goes_on: self.skips.is_some() };
+        let pipeline = Pipeline::new(planner, carrier, pool, work, Arc::clone(&origin), settings, Arc::clone(&shared));
+        start(&threads, "forebay-watchdog", {
+            let (shared, patience) = (Arc::clone(&shared), self.patience);
+            move || watch(&shared, patience)
+        })
+        .map_err(refused)?;
+        start(&threads, "forebay-loader", {
+            let shared = Arc::clone(&shared);
+            move || {
+                let _ = shared.thread.set(thread::current());
+                pipeline.run();
+            }
+        })
+        .map_err(refused)?;
+        let device = self.device;
+        Ok(Loader { shared, threads, origin, device, engine, batches_an_epoch, batches_left })
+    }
+
+    /// The order, from where it begins.
+    fn sampler(&self) -> Result<(Origin, Sampler), Error> {
+        let fingerprint = self.dataset.fingerprint();
+        if let Some(state) = &self.resume {
+            state.check(&fingerprint, self.seed, self.shuffle)?;
+        }
+        let seed = self.seed.or(self.resume.as_ref().map(State::seed)).unwrap_or(0);
+        let shuffle = self.shuffle.or(self.resume.as_ref().map(State::shuffle)).unwrap_or_default();
+        let order = Order::new(&fingerprint, self.dataset.len(), seed, shuffle);
+        let sampler = Sampler::new(order, self.world, self.batch_size, self.remainder, self.drop_last, self.epochs)?;
+        let sampler = match &self.resume {
+            Some(state) => sampler.start_at(state.cursor())?,
+            None => sampler,
+        };
+        let (dataset, stream) = (Arc::clone(&self.dataset), self.stream.clone());
+        Ok((Origin { dataset, fingerprint, seed, shuffle, stream }, sampler))
+    }
+
+    fn settings(&self) -> Settings {
+        /// Enough to keep a fast drive busy, and for neighbours to be found that are read at once.
+        const WINDOW: u64 = 2 << 20;
+        const READING: u64 = 32 << 20;
+        let held = if self.device.kind() == DeviceKind::Host { self.budget } else { self.device_budget };
+        let most = self.budget.min(held) / 8;
+        let window = match self.shuffle.or(self.resume.as_ref().map(State::shuffle)) {
+            // A block is read at once, so that what is shuffled inside it is one read of its file.
+            Some(Shuffle::Blocks(samples)) => self.block_bytes(samples).max(WINDOW),
+            _ => WINDOW,
+        };
+        Settings {
+            prefetch: self.prefetch,
+            window: window.min(most),
+            reading: READING.max(2 * window).min(held / 2),
+            memory: most.saturating_mul(2),
+            skips: self.skips,
+        }
+    }
+
+    /// About how many bytes a block has: as if its samples were as large as the average of the files.
+    fn block_bytes(&self, samples: NonZeroU64) -> u64 {
+        let bytes: u64 = self.dataset.files().iter().map(|file| file.len()).fold(0, u64::saturating_add);
+        (bytes / self.dataset.len().max(1)).saturating_mul(samples.get())
+    }
+}
+
+/// As many as there are cores but one, which reads.
+fn default_workers() -> usize {
+    const MOST: usize = 8;
+    thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1)).clamp(1, MOST)
+}
+
+fn start(threads: &Arc<Threads>, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let running = threads.enter();
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // Held until the thread's last act: what `work` owns is dropped by then.
+        let _running = running;
+        work();
+    })?;
+    Ok(())
+}
+
+impl fmt::Debug for LoaderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoaderBuilder")
+            .field("dataset", &self.dataset)
+            .field("device", &self.device)
+            .field("batch_size", &self.batch_size)
+            .field("shuffle", &self.shuffle)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,290 @@
+//! One window on its way: memory, reading, the processor's part, and the copy to the device.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::assemble::{Assembled, Failure, From, Work};
+use super::error::{LoaderError, LoaderFault};
+use super::memory::Memory;
+use super::plan::Window;
+use super::pool::Pool;
+use super::rows::Ragged;
+use super::shared::Doing;
+use super::stage::Stage;
+use super::timeline::Timeline;
+use crate::device::DeviceKind;
+use crate::memory::{Loan, Slot};
+use crate::route::{Carrier, CarryError, CarryFault, CarryPlaced, Fill, Gather, RouteBytes, Upload};
+use crate::sampler::Cursor;
+use crate::storage::ReadFault;
+
+/// What windows are made with.
+pub(super) struct Means {
+    carrier: Carrier,
+    pool: Pool,
+    work: Work,
+    /// Bytes land in host memory first, since the processor has to do something to them.
+    by_processor: bool,
+    on_device: bool,
+}
+
+pub(super) struct Flight {
+    step: Step,
+    timeline: Timeline,
+    memory: u64,
+    batches: usize,
+    /// Where its first batch begins, in the order and in the files.
+    at: Cursor,
+    first: Option<(PathBuf, u64)>,
+}
+
+enum Step {
+    /// Waits for host memory. The last says whether it is read sample by sample.
+    Memory(Loan, Window, bool),
+    Fill(Fill, Window),
+    Gather(Gather, Window, Slot),
+    Carry(CarryPlaced, Window),
+    Work(oneshot::Receiver<Assembled>, RouteBytes),
+    Upload(Upload, Window, Vec<Failure>, RouteBytes),
+    Over(Window, Memory, Vec<Failure>, RouteBytes),
+    Failed(LoaderError),
+    /// It could not even be begun.
+    Refused(CarryError, Window),
+    /// For a moment, while one becomes the next.
+    Between,
+}
+
+/// What polling a window has come to.
+pub(super) enum Next {
+    Pending,
+    Moved,
+    /// It cannot go on so.
+    Failed(Window, CarryError),
+}
+
+impl Means {
+    pub(super) fn new(carrier: Carrier, pool: Pool, work: Work, ragged: Ragged) -> Self {
+        let by_processor = work.transform.is_some() || work.dataset.has_checksums() || ragged == Ragged::Padded;
+        let on_device = carrier.device().kind() != DeviceKind::Host;
+        Self { carrier, pool, work, by_processor, on_device }
+    }
+
+    /// Whether what cannot be read at once may be read sample by sample, in host memory.
+    pub(super) fn can_read_one_by_one(&self) -> bool {
+        !(self.on_device && self.carrier.is_direct_alone())
+    }
+
+    pub(super) fn begin(&self, window: Window, timeline: Timeline) -> Flight {
+        self.flight(window, timeline, false)
+    }
+
+    pub(super) fn begin_one_by_one(&self, window: Window) -> Flight {
+        self.flight(window, Timeline::begin(Instant::now()), true)
+    }
+
+    fn flight(&self, window: Window, mut timeline: Timeline, one_by_one: bool) -> Flight {
+        let (memory, batches) = (window.len as u64, window.batches.len());
+        let at = window.batches.first().map(|batch| batch.step.at).unwrap_or_default();
+        let first = window.extents.first().map(|first| (first.file().path().to_owned(), first.offset()));
+        let step = if self.on_device && !self.by_processor && !one_by_one {
+            let carry = self.carrier.carry_placed(window.places(), window.len);
+            timeline.enter(if carry.is_waiting() { Stage::Memory } else { Stage::Read });
+            Step::Carry(carry, window)
+        } else {
+            self.take_memory(window, &mut timeline, one_by_one)
+        };
+        Flight { step, timeline, memory, batches, at, first }
+    }
+
+    fn take_memory(&self, window: Window, timeline: &mut Timeline, one_by_one: bool) -> Step {
+        timeline.enter(Stage::Memory);
+        let arena = self.carrier.reader().arena();
+        let len = window.len.max(1);
+        let lent = arena.try_loan(len).and_then(|slot| match slot {
+            Some(slot) => Ok(Ok(slot)),
+            None => arena.loan(len).map(Err),
+        });
+        match lent {
+            Ok(Ok(slot)) => self.read(window, slot, timeline, one_by_one),
+            Ok(Err(loan)) => Step::Memory(loan, window, one_by_one),
+            Err(error) => Step::Refused(at_first(&window, CarryFault::Memory(error)), window),
+        }
+    }
+
+    fn read(&self, window: Window, slot: Slot, timeline: &mut Timeline, one_by_one: bool) -> Step {
+        timeline.enter(Stage::Read);
+        if one_by_one {
+            let from = From::OneByOne(self.carrier.clone(), slot);
+            return self.work_on(window, from, RouteBytes::default());
+        }
+        match self.by_processor {
+            true => Step::Gather(self.carrier.gather(&window.extents, slot.len()), window, slot),
+            false => Step::Fill(self.carrier.fill(slot, window.places()), window),
+        }
+    }
+
+    fn work_on(&self, window: Window, from: From, carried: RouteBytes) -> Step {
+        let work = self.work.clone();
+        Step::Work(self.pool.run(move || work.assemble(window, from)), carried)
+    }
+}
+
+/// An error at the window's first byte.
+fn at_first(window: &Window, fault: CarryFault) -> CarryError {
+    let first = window.extents.first();
+    CarryError {
+        path: first.map(|first| first.file().path().to_owned()).unwrap_or_default(),
+        offset: first.map_or(0, |first| first.offset()),
+        fault,
+    }
+}
+
+impl Flight {
+    /// One that only tells of an error, at its place.
+    pub(super) fn failed(error: LoaderError) -> Self {
+        let timeline = Timeline::begin(Instant::now());
+        let at = Cursor { epoch: error.epoch, batch: error.batch, ..Cursor::default() };
+        Self { step: Step::Failed(error), timeline, memory: 0, batches: 0, at, first: None }
+    }
+
+    pub(super) fn batches(&self) -> usize {
+        self.batches
+    }
+
+    /// Bytes of memory that its batches take.
+    pub(super) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self.step, Step::Memory(..) | Step::Fill(..) | Step::Gather(..) | Step::Carry(..))
+    }
+
+    /// Whether those behind it would only wait behind it.
+    pub(super) fn waits_for_memory(&self) -> bool {
+        match &self.step {
+            Step::Memory(..) => true,
+            Step::Fill(fill, _) => fill.is_waiting(),
+            Step::Gather(gather, ..) => gather.is_waiting(),
+            Step::Carry(carry, _) => carry.is_waiting(),
+            Step::Upload(upload, ..) => upload.is_waiting(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.step, Step::Over(..) | Step::Failed(_))
+    }
+
+    #[expect(clippy::type_complexity, reason = "taken apart at once, by one caller")]
+    pub(super) fn into_outcome(self) -> Result<(Window, Memory, Vec<Failure>, RouteBytes, Timeline), LoaderError> {
+        match self.step {
+            Step::Over(window, memory, failures, carried) => Ok((window, memory, failures, carried, self.timeline)),
+            Step::Failed(error) => Err(error),
+            _ => {
+                let fault = LoaderFault::Died("window");
+                Err(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
+            }
+        }
+    }
+
+    pub(super) fn doing(&self) -> Doing {
+        let watches = match &self.step {
+            Step::Fill(fill, _) => fill.watches(),
+            Step::Gather(gather, ..) => gather.watches(),
+            _ => Vec::new(),
+        };
+        let stage = if self.waits_for_memory() { Stage::Memory } else { self.timeline.stage() };
+        let since = self.timeline.since().unwrap_or_else(Instant::now);
+        Doing { stage, since, watches, first: self.first.clone() }
+    }
+
+    pub(super) fn poll(&mut self, means: &Means, context: &mut Context<'_>) -> Next {
+        let timeline = &mut self.timeline;
+        let next = match std::mem::replace(&mut self.step, Step::Between) {
+            Step::Memory(mut loan, window, one_by_one) => match Pin::new(&mut loan).poll(context) {
+                Poll::Ready(slot) => means.read(window, slot, timeline, one_by_one),
+                Poll::Pending if means.carrier.reader().arena().has_lost() => {
+                    let fault = LoaderFault::Carry(at_first(&window, CarryFault::Read(ReadFault::EngineEnded)));
+                    Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
+                }
+                Poll::Pending => return self.stay(Step::Memory(loan, window, one_by_one)),
+            },
+            Step::Fill(mut fill, window) => match Pin::new(&mut fill).poll(context) {
+                Poll::Pending => return self.stay(Step::Fill(fill, window)),
+                Poll::Ready(Err(error)) => return Next::Failed(window, error),
+                // A few bytes are copied sooner than another thread is told of them.
+                Poll::Ready(Ok(filled)) if filled.bytes_beside() <= 32 << 10 => {
+                    let carried = filled.carried;
+                    Step::Over(window, Memory::on_host(filled.finish()), Vec::new(), carried)
+                }
+                Poll::Ready(Ok(filled)) => {
+                    timeline.enter(Stage::Transform);
+                    let carried = filled.carried;
+                    means.work_on(window, From::Filled(filled), carried)
+                }
+            },
+            Step::Gather(mut gather, window, slot) => match Pin::new(&mut gather).poll(context) {
+                Poll::Pending => return self.stay(Step::Gather(gather, window, slot)),
+                Poll::Ready(Err(error)) => return Next::Failed(window, error),
+                Poll::Ready(Ok((pieces, carried))) => {
+                    timeline.enter(Stage::Transform);
+                    means.work_on(window, From::Gathered(pieces, slot), carried)
+                }
+            },
+            Step::Carry(mut carry, window) => match Pin::new(&mut carry).poll(context) {
+                Poll::Pending => {
+                    if !carry.is_waiting() {
+                        timeline.enter(Stage::Read);
+                    }
+                    return self.stay(Step::Carry(carry, window));
+                }
+                Poll::Ready(Err(error)) => return Next::Failed(window, error),
+                Poll::Ready(Ok(landed)) => {
+                    let carried = landed.carried();
+                    Step::Over(window, Memory::on_device(landed), Vec::new(), carried)
+                }
+            },
+            Step::Work(mut work, carried) => match Pin::new(&mut work).poll(context) {
+                Poll::Pending => return self.stay(Step::Work(work, carried)),
+                Poll::Ready(Err(_)) => {
+                    let fault = LoaderFault::Died("worker");
+                    Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
+                }
+                Poll::Ready(Ok(assembled)) => assembled_to(means, assembled, carried, timeline),
+            },
+            Step::Upload(mut upload, window, failures, carried) => match Pin::new(&mut upload).poll(context) {
+                Poll::Pending => return self.stay(Step::Upload(upload, window, failures, carried)),
+                Poll::Ready(Err(error)) => return Next::Failed(window, error),
+                Poll::Ready(Ok(landed)) => Step::Over(window, Memory::on_device(landed), failures, carried),
+            },
+            Step::Refused(error, window) => return Next::Failed(window, error),
+            over @ (Step::Over(..) | Step::Failed(_) | Step::Between) => return self.stay(over),
+        };
+        self.step = next;
+        Next::Moved
+    }
+
+    fn stay(&mut self, step: Step) -> Next {
+        self.step = step;
+        Next::Pending
+    }
+}
+
+fn assembled_to(means: &Means, assembled: Assembled, mut carried: RouteBytes, timeline: &mut Timeline) -> Step {
+    let Assembled { window, slot, failures, carried: here } = assembled;
+    carried += here;
+    if !means.on_device {
+        return Step::Over(window, Memory::on_host(slot), failures, carried);
+    }
+    timeline.enter(Stage::Copy);
+    let first = window.extents.first();
+    let path = first.map(|first| first.file().path().to_owned()).unwrap_or_default();
+    let offset = first.map_or(0, |first| first.offset());
+    Step::Upload(means.carrier.upload(slot, path, offset), window, failures, carried)
+}

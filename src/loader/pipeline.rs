@@ -1,0 +1,362 @@
+//! The loader's thread: plans windows ahead of the consumer, reads them, has the processor do its part, and hands them over
+//! in order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Context;
+use std::thread;
+use std::time::Instant;
+
+use super::assemble::{Failure, Work};
+use super::batch::{Batch, Origin};
+use super::error::{LoaderError, LoaderFault};
+use super::flight::{Flight, Means, Next};
+use super::memory::Memory;
+use super::plan::{Limits, Planner, Window};
+use super::pool::Pool;
+use super::shared::{Item, Shared};
+use super::stage::Stage;
+use super::timeline::Timeline;
+use crate::route::{Carrier, CarryError, CarryFault, RouteBytes};
+use crate::sync::unpark_this_thread;
+
+pub(super) struct Pipeline {
+    // Dropped in this order: what is under way, who works on it, and what it is read by.
+    flights: VecDeque<Flight>,
+    means: Means,
+    planner: Planner,
+    origin: Arc<Origin>,
+    settings: Settings,
+    /// Windows grow from one batch to as much as is worth being read at once, so that the first batch comes soon.
+    grown: u32,
+    /// Nothing more is planned: the last epoch is, or something has failed.
+    planned: bool,
+    /// Corrupt samples skipped in windows that were handed over.
+    skipped: u64,
+    idle_since: Option<Instant>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    /// The most batches that are ready or under way.
+    pub(super) prefetch: usize,
+    /// Bytes that are worth being read at once.
+    pub(super) window: u64,
+    /// Bytes that may be being read at once.
+    pub(super) reading: u64,
+    /// Bytes of memory that one window of several batches may take.
+    pub(super) memory: u64,
+    /// How many corrupt samples may be skipped; none where the first one is an error.
+    pub(super) skips: Option<u64>,
+}
+
+impl Pipeline {
+    pub(super) fn new(
+        planner: Planner,
+        carrier: Carrier,
+        pool: Pool,
+        work: Work,
+        origin: Arc<Origin>,
+        settings: Settings,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let means = Means::new(carrier, pool, work, planner.ragged);
+        Self {
+            flights: VecDeque::new(),
+            means,
+            planner,
+            origin,
+            settings,
+            grown: 0,
+            planned: false,
+            skipped: 0,
+            idle_since: None,
+            shared,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let waker = unpark_this_thread();
+        let mut context = Context::from_waker(&waker);
+        // A dataset's own code runs on this thread, and may panic.
+        let ender = Ender(Arc::clone(&self.shared));
+        while !self.shared.is_closed() {
+            let begun = self.begin_more();
+            let moved = self.poll(&mut context);
+            let handed = self.hand_over();
+            if self.planned && self.flights.is_empty() {
+                self.shared.end(None);
+                break;
+            }
+            if !begun && !moved && !handed {
+                self.tell_what_is_done();
+                thread::park();
+            }
+        }
+        std::mem::forget(ender);
+    }
+
+    fn begin_more(&mut self) -> bool {
+        let mut begun = false;
+        while !self.planned && self.has_room() {
+            let limits = self.limits();
+            let shared = &self.shared;
+            let opening = |file: &crate::dataset::DataFile| {
+                shared.state().opening = Some((file.path().to_owned(), Instant::now()));
+            };
+            let started = Instant::now();
+            let planned = self.planner.next(limits, opening);
+            shared.state().opening = None;
+            begun = true;
+            match planned {
+                Ok(Some(window)) => {
+                    self.grown = self.grown.saturating_add(1);
+                    self.flights.push_back(self.means.begin(window, Timeline::begin(started)));
+                }
+                Ok(None) => self.planned = true,
+                Err(error) => {
+                    self.planned = true;
+                    self.flights.push_back(Flight::failed(error));
+                }
+            }
+        }
+        begun
+    }
+
+    /// Whether one more window may be begun.
+    fn has_room(&mut self) -> bool {
+        if self.flights.back().is_some_and(Flight::waits_for_memory) {
+            return false;
+        }
+        let ahead = self.shared.ahead();
+        let (mut batches, mut bytes, mut reading) = (ahead.batches, ahead.bytes, 0);
+        for flight in &self.flights {
+            batches += flight.batches();
+            bytes += flight.memory();
+            reading += if flight.is_reading() { flight.memory() } else { 0 };
+        }
+        let enough = batches > 0 && (batches >= self.settings.prefetch || bytes >= ahead.depth);
+        match (enough, self.idle_since) {
+            (true, None) => self.idle_since = Some(Instant::now()),
+            (false, Some(since)) => {
+                self.shared.state().stats.idle += since.elapsed();
+                self.idle_since = None;
+            }
+            _ => {}
+        }
+        !enough && (reading == 0 || reading < self.settings.reading)
+    }
+
+    fn limits(&self) -> Limits {
+        let ahead = self.shared.ahead();
+        let under_way: usize = self.flights.iter().map(Flight::batches).sum();
+        let room = self.settings.prefetch.saturating_sub(ahead.batches + under_way).max(1);
+        let grown = 1_usize.checked_shl(self.grown.min(20)).unwrap_or(usize::MAX);
+        Limits { batches: grown.min(room), bytes: self.settings.window, memory: self.settings.memory }
+    }
+
+    /// Whether any window has come further.
+    fn poll(&mut self, context: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        let mut i = 0;
+        while let Some(flight) = self.flights.get_mut(i) {
+            match flight.poll(&self.means, context) {
+                Next::Pending => i += 1,
+                Next::Moved => moved = true,
+                Next::Failed(window, error) => {
+                    moved = true;
+                    self.take_failure(i, window, error);
+                }
+            }
+        }
+        moved
+    }
+
+    /// A window could not be read, or not be brought to the device. What was begun behind it is begun again later.
+    fn take_failure(&mut self, i: usize, window: Window, error: CarryError) {
+        self.flights.truncate(i);
+        let is_small = window.batches.len() == 1;
+        match error.fault {
+            // Sample by sample, to find out which it is.
+            CarryFault::Read(_) | CarryFault::Open(_) | CarryFault::Direct(_) if self.means.can_read_one_by_one() => {
+                self.planner.rewind(window.after.clone());
+                self.planned = false;
+                self.flights.push_back(self.means.begin_one_by_one(window));
+            }
+            // Too large together: batch by batch.
+            CarryFault::Memory(_) if !is_small => {
+                self.planner.rewind(window.before.clone());
+                self.planned = false;
+                self.settings.window = 0;
+            }
+            _ => {
+                self.planned = true;
+                let error = self.located(&window, error);
+                self.flights.push_back(Flight::failed(error));
+            }
+        }
+    }
+
+    /// The error of the sample that lies where it happened; of the window's first batch, where none does.
+    fn located(&self, window: &Window, error: CarryError) -> LoaderError {
+        let holds = |sample: usize| {
+            window.extents[window.extents_of(sample)].iter().any(|extent| {
+                let range = extent.offset()..extent.offset() + extent.len();
+                extent.file().path() == error.path && range.contains(&error.offset)
+            })
+        };
+        let batch = window.batches.iter().find_map(|batch| {
+            batch
+                .samples
+                .clone()
+                .find(|&sample| holds(sample))
+                .map(|sample| (batch, Some(window.samples[sample].index)))
+        });
+        let (batch, index) = batch.unwrap_or((&window.batches[0], None));
+        let sample = index.map(|index| self.origin.dataset.id(index).into_owned());
+        let at = batch.step.at;
+        LoaderError { sample, epoch: at.epoch, batch: at.batch, fault: LoaderFault::Carry(error) }
+    }
+
+    /// Hands over the windows that are ready, in order; whether there was any.
+    fn hand_over(&mut self) -> bool {
+        let mut handed = false;
+        while self.flights.front().is_some_and(Flight::is_over) {
+            let Some(flight) = self.flights.pop_front() else { break };
+            handed = true;
+            match flight.into_outcome() {
+                Ok((window, memory, failures, carried, timeline)) => {
+                    if let Err(error) = self.hand_over_window(window, memory, failures, carried, timeline) {
+                        return self.end_with(error);
+                    }
+                }
+                Err(error) => return self.end_with(error),
+            }
+        }
+        handed
+    }
+
+    fn end_with(&mut self, error: LoaderError) -> bool {
+        self.flights.clear();
+        self.planned = true;
+        self.shared.end(Some(error));
+        true
+    }
+
+    fn hand_over_window(
+        &mut self,
+        window: Window,
+        memory: Memory,
+        failures: Vec<Failure>,
+        mut carried: RouteBytes,
+        mut timeline: Timeline,
+    ) -> Result<(), LoaderError> {
+        timeline.enter(Stage::Ready);
+        self.note_stages(&window, &timeline);
+        let timeline = Arc::new(timeline);
+        let share = (window.len / window.batches.len().max(1)) as u64;
+        let mut failures = failures.into_iter().peekable();
+        let mut items = Vec::with_capacity(window.batches.len());
+        let mut outcome = Ok(());
+        for (number, planned) in window.batches.into_iter().enumerate() {
+            let mut padded = planned.step.padded;
+            let samples = planned.samples.len() as u64;
+            while let Some(failure) = failures.next_if(|failure| failure.batch == number) {
+                if failure.row as u64 + padded.min(samples) >= samples {
+                    padded = padded.saturating_sub(1);
+                }
+                let sample = Some(self.origin.dataset.id(failure.index).into_owned());
+                let at = planned.step.at;
+                let error = LoaderError { sample, epoch: at.epoch, batch: at.batch, fault: failure.fault };
+                if let Err(error) = self.skip(error) {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+            if outcome.is_err() {
+                break;
+            }
+            if planned.indices.is_empty() {
+                continue;
+            }
+            let batch = Batch {
+                origin: Arc::clone(&self.origin),
+                step: planned.step,
+                indices: planned.indices,
+                fields: planned.fields,
+                memory: memory.clone(),
+                bytes: planned.bytes,
+                carried: share_of(&mut carried, planned.bytes),
+                padded,
+            };
+            items.push(Item { outcome: Ok(batch), timeline: Arc::clone(&timeline), memory: share });
+        }
+        self.shared.put(items);
+        outcome
+    }
+
+    /// Counts a corrupt sample, where one more may be skipped.
+    fn skip(&mut self, error: LoaderError) -> Result<(), LoaderError> {
+        match self.settings.skips {
+            None => Err(error),
+            Some(limit) if self.skipped >= limit => {
+                let fault = LoaderFault::TooManySkipped { limit, last: Box::new(error.fault) };
+                Err(LoaderError { fault, ..error })
+            }
+            Some(_) => {
+                self.skipped += 1;
+                self.shared.state().stats.skipped = self.skipped;
+                tracing::warn!("skipped: {error}");
+                Ok(())
+            }
+        }
+    }
+
+    fn note_stages(&self, window: &Window, timeline: &Timeline) {
+        let bytes: u64 = window.batches.iter().map(|batch| batch.bytes).sum();
+        let mut state = self.shared.state();
+        for (stage, time) in timeline.durations() {
+            if let Some(stats) = state.stats.stages.of(stage) {
+                stats.batches += window.batches.len() as u64;
+                stats.bytes += bytes;
+                stats.time += time;
+            }
+        }
+        state.stats.under_way_batches = self.flights.iter().map(|flight| flight.batches() as u64).sum();
+    }
+
+    /// Tells the watchdog what the oldest window is doing.
+    fn tell_what_is_done(&self) {
+        let Some(flight) = self.flights.front() else { return };
+        let mut state = self.shared.state();
+        state.doing = flight.doing();
+    }
+}
+
+/// As many of the bytes that a window was carried by as one of its batches has.
+fn share_of(rest: &mut RouteBytes, bytes: u64) -> RouteBytes {
+    let mut share = RouteBytes::default();
+    let mut left = bytes;
+    for (of, rest) in [
+        (&mut share.direct, &mut rest.direct),
+        (&mut share.direct_compat, &mut rest.direct_compat),
+        (&mut share.bounce, &mut rest.bounce),
+        (&mut share.cached, &mut rest.cached),
+    ] {
+        *of = left.min(*rest);
+        *rest -= *of;
+        left -= *of;
+    }
+    share
+}
+
+/// Tells the consumer where the thread ends before its time.
+struct Ender(Arc<Shared>);
+
+impl Drop for Ender {
+    fn drop(&mut self) {
+        let error = self.0.state().error_here(LoaderFault::Died("thread"));
+        self.0.end(Some(error));
+    }
+}
