@@ -90,7 +90,7 @@ impl Work {
         let table = Table::new(tensors, &window.ends(batch, transformed));
         for (row, sample) in batch.samples.clone().enumerate() {
             let index = window.samples[sample].index;
-            let outcome = source.read(window, sample, carried).and_then(|read| {
+            let outcome = source.read(window, sample, slot.len(), carried).and_then(|read| {
                 let mut joined = Vec::new();
                 let fields = fields_of(window, sample, &read, &mut joined);
                 self.check(index, &fields)?;
@@ -162,12 +162,18 @@ enum Read<'a> {
 }
 
 impl Source {
-    fn read(&mut self, window: &Window, sample: usize, carried: &mut RouteBytes) -> Result<Read<'_>, LoaderFault> {
+    fn read(
+        &mut self,
+        window: &Window,
+        sample: usize,
+        held: usize,
+        carried: &mut RouteBytes,
+    ) -> Result<Read<'_>, LoaderFault> {
         let extents = window.extents_of(sample);
         match self {
             Self::Here(pieces) => Ok(Read::Here(pieces, extents)),
             Self::There(carrier) => {
-                let gathered = carrier.gather_now(&window.extents[extents]).map_err(LoaderFault::Carry)?;
+                let gathered = carrier.gather_now(&window.extents[extents], held).map_err(LoaderFault::Carry)?;
                 let (pieces, bytes) = gathered;
                 *carried += bytes;
                 Ok(Read::There(pieces))

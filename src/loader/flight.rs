@@ -38,6 +38,7 @@ pub(super) struct Flight {
     timeline: Timeline,
     memory: u64,
     batches: usize,
+    one_by_one: bool,
     /// Where its first batch begins, in the order and in the files.
     at: Cursor,
     first: Option<(PathBuf, u64)>,
@@ -98,7 +99,7 @@ impl Means {
         } else {
             self.take_memory(window, &mut timeline, one_by_one)
         };
-        Flight { step, timeline, memory, batches, at, first }
+        Flight { step, timeline, memory, batches, one_by_one, at, first }
     }
 
     fn take_memory(&self, window: Window, timeline: &mut Timeline, one_by_one: bool) -> Step {
@@ -149,7 +150,7 @@ impl Flight {
     pub(super) fn failed(error: LoaderError) -> Self {
         let timeline = Timeline::begin(Instant::now());
         let at = Cursor { epoch: error.epoch, batch: error.batch, ..Cursor::default() };
-        Self { step: Step::Failed(error), timeline, memory: 0, batches: 0, at, first: None }
+        Self { step: Step::Failed(error), timeline, memory: 0, batches: 0, one_by_one: false, at, first: None }
     }
 
     pub(super) fn batches(&self) -> usize {
@@ -175,6 +176,11 @@ impl Flight {
             Step::Upload(upload, ..) => upload.is_waiting(),
             _ => false,
         }
+    }
+
+    /// Whether its samples are read one by one, and it is not over.
+    pub(super) fn is_one_by_one(&self) -> bool {
+        self.one_by_one && !self.is_over()
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -80,8 +80,8 @@ impl Pipeline {
         let waker = unpark_this_thread();
         let mut context = Context::from_waker(&waker);
         // A dataset's own code runs on this thread, and may panic.
-        let ender = Ender(Arc::clone(&self.shared));
-        while !self.shared.is_closed() {
+        let mut ender = Ender(Some(Arc::clone(&self.shared)));
+        while self.shared.is_wanted() {
             let begun = self.begin_more();
             let moved = self.poll(&mut context);
             let handed = self.hand_over();
@@ -94,7 +94,7 @@ impl Pipeline {
                 thread::park();
             }
         }
-        std::mem::forget(ender);
+        ender.0 = None;
     }
 
     fn begin_more(&mut self) -> bool {
@@ -126,7 +126,8 @@ impl Pipeline {
 
     /// Whether one more window may be begun.
     fn has_room(&mut self) -> bool {
-        if self.flights.back().is_some_and(Flight::waits_for_memory) {
+        // Reads of single samples would wait for memory behind what was begun after them.
+        if self.flights.back().is_some_and(Flight::waits_for_memory) || self.flights.iter().any(Flight::is_one_by_one) {
             return false;
         }
         let ahead = self.shared.ahead();
@@ -352,11 +353,12 @@ fn share_of(rest: &mut RouteBytes, bytes: u64) -> RouteBytes {
 }
 
 /// Tells the consumer where the thread ends before its time.
-struct Ender(Arc<Shared>);
+struct Ender(Option<Arc<Shared>>);
 
 impl Drop for Ender {
     fn drop(&mut self) {
-        let error = self.0.state().error_here(LoaderFault::Died("thread"));
-        self.0.end(Some(error));
+        let Some(shared) = &self.0 else { return };
+        let error = shared.state().error_here(LoaderFault::Died("thread"));
+        shared.end(Some(error));
     }
 }

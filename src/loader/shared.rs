@@ -114,6 +114,12 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Whether anything more is to be made.
+    pub(super) fn is_wanted(&self) -> bool {
+        let state = self.state();
+        !(self.is_closed() || state.ended || state.over)
+    }
+
     /// Whether this is the process that built the loader, and not one forked from it.
     pub(super) fn is_ours(&self) -> bool {
         self.process == std::process::id()
@@ -135,6 +141,7 @@ impl Shared {
         let waker = state.waker.take();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
+        self.wake_pipeline();
     }
 
     fn wake_pipeline(&self) {
@@ -157,6 +164,7 @@ impl Shared {
             let left = state.end();
             drop(state);
             drop(left);
+            self.wake_pipeline();
             return Poll::Ready(Some(Err(error)));
         }
         let Some(item) = state.ready.pop_front() else {
@@ -204,6 +212,7 @@ impl Shared {
         let waker = state.waker.take();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
+        self.wake_pipeline();
     }
 
     pub(super) fn ahead(&self) -> Ahead {

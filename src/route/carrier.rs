@@ -156,8 +156,8 @@ impl Carrier {
     }
 
     /// The same, awaited on this thread.
-    pub(crate) fn gather_now(&self, extents: &[Extent]) -> Result<(Pieces, RouteBytes), CarryError> {
-        wait_for(self.gather(extents, 0), |_| {})
+    pub(crate) fn gather_now(&self, extents: &[Extent], held: usize) -> Result<(Pieces, RouteBytes), CarryError> {
+        wait_for(self.gather(extents, held), |_| {})
     }
 
     /// Extents to places of `len` bytes of the device's budget: one piece, on a CUDA device only.
