@@ -127,7 +127,8 @@ struct Blocks {
 
 impl Blocks {
     fn new(samples: u64, length: NonZeroU64, key: Key) -> Self {
-        let [order, inner] = [Permutation::default(), Permutation::default()];
+        let order = Permutation::default();
+        let inner = Permutation::with_room(length.get().min(samples));
         let (short, short_block, short_place) = (0, 0, 0);
         let mut blocks = Self { key, length, order, short, short_block, short_place, inner, inner_block: None };
         blocks.fill(samples, length, key);

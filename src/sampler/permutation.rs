@@ -2,7 +2,7 @@ use super::key::Key;
 use super::network::Network;
 use super::table::Table;
 
-/// A permutation of the first `len` numbers that follows from a key. Filled again and again it allocates nothing new.
+/// A permutation of the first `len` numbers that follows from a key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Permutation {
     len: u64,
@@ -15,6 +15,11 @@ impl Permutation {
         let mut made = Self::default();
         made.fill(len, key);
         made
+    }
+
+    /// One of nothing, which allocates nothing when it is filled with up to `len` numbers.
+    pub(super) fn with_room(len: u64) -> Self {
+        Self { table: Table::with_room(len), ..Self::default() }
     }
 
     pub(super) fn fill(&mut self, len: u64, key: Key) {

@@ -138,3 +138,16 @@ impl FromStr for Remainder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a remainder policy is drop, pad or uneven")]
 pub struct UnknownRemainder;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_policies_are_the_same() {
+        for remainder in [Remainder::Drop, Remainder::Pad, Remainder::Uneven] {
+            assert_eq!(remainder.to_string().parse(), Ok(remainder));
+        }
+        assert_eq!((Remainder::default(), "wrap".parse::<Remainder>()), (Remainder::Pad, Err(UnknownRemainder)));
+    }
+}

@@ -64,3 +64,33 @@ impl From<Shuffle> for String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a shuffle is none, full or blocks:N, where N is a number of samples from 1, such as blocks:4096")]
 pub struct UnknownShuffle;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_shuffles_are_the_same() {
+        let blocks = |samples| Shuffle::Blocks(NonZeroU64::new(samples).unwrap());
+        for (text, shuffle) in [
+            ("none", Shuffle::None),
+            ("full", Shuffle::Full),
+            ("blocks:1", blocks(1)),
+            ("blocks:18446744073709551615", blocks(u64::MAX)),
+        ] {
+            assert_eq!((text.parse(), shuffle.to_string().as_str()), (Ok(shuffle), text));
+            let json = format!("\"{text}\"");
+            assert_eq!(serde_json::to_string(&shuffle).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Shuffle>(&json).unwrap(), shuffle);
+        }
+        assert_eq!(Shuffle::default(), Shuffle::None);
+    }
+
+    #[test]
+    fn any_other_text_is_refused_with_those_there_are() {
+        for text in ["", "None", "block:4", "blocks", "blocks:", "blocks:0", "blocks:+4", "blocks:-1", "blocks:4KiB"] {
+            let said = text.parse::<Shuffle>().unwrap_err().to_string();
+            assert!(["none", "full", "blocks:N"].iter().all(|word| said.contains(word)), "{said}");
+        }
+    }
+}

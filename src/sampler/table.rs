@@ -8,6 +8,10 @@ impl Table {
     /// The most numbers: 8 KiB.
     pub(super) const MOST: u64 = 4096;
 
+    pub(super) fn with_room(len: u64) -> Self {
+        Self(Vec::with_capacity(len.min(Self::MOST) as usize))
+    }
+
     /// Becomes the permutation of the first `len` numbers, at most [`MOST`](Self::MOST), that follows from the key: the
     /// shuffle of Fisher and Yates, as Durstenfeld gave it (Algorithm 235, 1964).
     pub(super) fn fill(&mut self, len: u64, key: Key) {

@@ -87,3 +87,66 @@ fn wrong(pair: (&str, &str), name: &'static str, value: &str, what: String) -> S
     let pair = format!("{} and {}", pair.0, pair.1);
     SamplerError::Variable { name, value: value.escape_debug().to_string(), what, pair }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    fn told(environment: &[(&str, &str)]) -> Result<World, SamplerError> {
+        World::told(|name| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value)))
+    }
+
+    #[test]
+    fn the_first_launcher_whose_variables_are_set_counts() {
+        let all = [
+            ("OMPI_COMM_WORLD_RANK", "5"),
+            ("OMPI_COMM_WORLD_SIZE", "6"),
+            ("SLURM_PROCID", "3"),
+            ("SLURM_NTASKS", "4"),
+            ("RANK", "1"),
+            ("WORLD_SIZE", "2"),
+        ];
+        assert_eq!(told(&all), World::new(1, 2));
+        assert_eq!(told(&all[..4]), World::new(3, 4));
+        assert_eq!(told(&all[..2]), World::new(5, 6));
+        assert_eq!(told(&[]), Ok(World::single()));
+    }
+
+    #[test]
+    fn what_is_missing_or_makes_no_sense_is_an_error_that_names_the_variable_and_its_value() {
+        let cases: [(&[_], _, &[_]); 9] = [
+            (&[("RANK", "3")], "RANK", &["RANK=3", "without WORLD_SIZE"]),
+            (&[("WORLD_SIZE", "3")], "WORLD_SIZE", &["WORLD_SIZE=3", "without RANK"]),
+            (&[("SLURM_PROCID", "0"), ("RANK", "0"), ("SLURM_NTASKS", "1")], "RANK", &["without WORLD_SIZE"]),
+            (&[("SLURM_NTASKS", "4")], "SLURM_NTASKS", &["SLURM_NTASKS=4", "without SLURM_PROCID"]),
+            (&[("RANK", "one"), ("WORLD_SIZE", "2")], "RANK", &["RANK=one"]),
+            (&[("RANK", "0"), ("WORLD_SIZE", "")], "WORLD_SIZE", &["WORLD_SIZE= "]),
+            (&[("RANK", "-1"), ("WORLD_SIZE", "2")], "RANK", &["RANK=-1"]),
+            (&[("RANK", "2"), ("WORLD_SIZE", "2")], "RANK", &["RANK=2", "WORLD_SIZE=2"]),
+            (&[("RANK", "0"), ("WORLD_SIZE", "0")], "WORLD_SIZE", &["WORLD_SIZE=0"]),
+        ];
+        for (environment, name, words) in cases {
+            let error = told(environment).unwrap_err();
+            let said = error.to_string();
+            assert!(matches!(error, SamplerError::Variable { name: told, .. } if told == name), "{said}");
+            assert!(words.iter().all(|word| said.contains(word)) && said.contains("; set "), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_an_error_on_one_line() {
+        let bytes = |_: &str| Some(OsString::from_vec(b"1\xff\n".to_vec()));
+        let said = World::told(bytes).unwrap_err().to_string();
+        assert!(said.starts_with("RANK=1\u{fffd}\\n ") && !said.contains('\n'), "{said}");
+    }
+
+    #[test]
+    fn a_rank_is_below_the_size() {
+        assert_eq!(World::new(0, 1), Ok(World::single()));
+        for (rank, size) in [(0, 0), (1, 1), (5, 4)] {
+            assert_eq!(World::new(rank, size), Err(SamplerError::Rank { rank, size }));
+        }
+    }
+}
