@@ -1,7 +1,8 @@
 use std::fmt;
 
 use super::error::{TransformError, TransformFault};
-use crate::dataset::{TensorSpec, brief};
+use super::fields::unfit;
+use crate::dataset::{DType, Shape, TensorSpec, brief};
 use crate::element::Element;
 
 /// The rows that a sample becomes, which lie in the batch's own memory.
@@ -57,8 +58,12 @@ impl<'o, 'r> Output<'o, 'r> {
         if spec.dtype != T::DTYPE {
             return Err(TransformFault::OtherType { name: name(), asked: T::DTYPE, present: spec.dtype }.into());
         }
-        Ok(bytemuck::try_cast_slice_mut(row)
-            .map_err(|_| TransformFault::Misaligned { name: name(), dtype: spec.dtype })?)
+        // No elements may lie anywhere.
+        if row.is_empty() {
+            return Ok(&mut []);
+        }
+        let misaligned = || TransformFault::Misaligned { name: name(), dtype: spec.dtype };
+        Ok(bytemuck::try_cast_slice_mut(row).map_err(|_| misaligned())?)
     }
 
     /// Tensor `i` with its memory, which is as long as its type and shape say.
@@ -70,6 +75,17 @@ impl<'o, 'r> Output<'o, 'r> {
         match spec.bytes() == Some(row.len() as u64) {
             true => Ok((spec, row)),
             false => Err(TransformFault::length(spec, row.len())),
+        }
+    }
+
+    /// The memory of tensor `i`, which must be of that type and shape.
+    pub(super) fn row_of(&mut self, i: usize, dtype: DType, shape: &Shape) -> Result<&mut [u8], TransformFault> {
+        let (spec, row) = self.row(i)?;
+        match spec.dtype == dtype && spec.shape == *shape {
+            true => Ok(row),
+            false => {
+                Err(unfit(spec, format_args!("{dtype} {shape} is to be written"), "give rows of what `specs` tells"))
+            }
         }
     }
 }
