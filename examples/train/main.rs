@@ -8,7 +8,6 @@
 //! `RAYON_NUM_THREADS=1` is faster: candle's threads wait for one another at every step.
 
 mod args;
-mod batches;
 mod model;
 mod progress;
 
@@ -17,11 +16,16 @@ use std::error::Error;
 use args::{Args, USAGE};
 use candle_core::{Device, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
+use forebay::dataset::{self, DType, OpenOptions};
+use forebay::loader::transform::ShiftTokens;
+use forebay::{Batch, Loader, Shuffle};
 use model::Model;
 use progress::Progress;
 
-const SEQ_LEN: usize = 128;
-const BATCH: usize = 8;
+/// Bytes of a sample.
+const SEQ_LEN: u64 = 128;
+/// Samples of a batch.
+const BATCH: u64 = 8;
 const LEARNING_RATE: f64 = 5e-3;
 
 fn main() {
@@ -38,14 +42,19 @@ fn main() {
 
 fn train(args: &Args) -> Result<(), Box<dyn Error>> {
     let device = Device::cuda_if_available(0)?;
-    let mut batches = batches::Batches::new(&args.text, SEQ_LEN as u64, BATCH)?;
     let model = Model::new(&device)?;
     let mut optimizer = AdamW::new(model.weights(), ParamsAdamW { lr: LEARNING_RATE, ..Default::default() })?;
+
+    // Bytes are the tokens, and a sample is a window of them. Every epoch has them all, each time in another order.
+    let text = dataset::open(&[&args.text], &OpenOptions::new().seq_len(SEQ_LEN).dtype(DType::U8))?;
+    let loader = Loader::builder(text).batch_size(BATCH).shuffle(Shuffle::Full).seed(7).endless();
+    let mut loader = loader.map(ShiftTokens::new()).build()?;
+
     let mut progress = Progress::start(args.time);
-    loop {
-        batches.next()?;
-        let inputs = Tensor::from_slice(&batches.inputs, (BATCH, SEQ_LEN), &device)?;
-        let targets = Tensor::from_slice(&batches.targets, (BATCH, SEQ_LEN), &device)?;
+    for batch in loader.blocking() {
+        let batch = batch?;
+        let inputs = tensor(&batch, "inputs", &device)?;
+        let targets = tensor(&batch, "targets", &device)?;
         let loss = model.loss(&inputs, &targets)?;
         optimizer.set_learning_rate(LEARNING_RATE * progress.left());
         optimizer.backward_step(&loss)?;
@@ -53,8 +62,15 @@ fn train(args: &Args) -> Result<(), Box<dyn Error>> {
             break;
         }
     }
-    let (first, last) = progress.first_and_last();
-    println!("\nloss: {first:.3} nats a byte at first, {last:.3} at last; {:.0} tokens/s", progress.tokens_a_second());
+
+    progress.sum_up(&loader.stats());
     println!("a line of its own: {}", model.line(200)?);
     Ok(())
+}
+
+/// A tensor of the batch, `[BATCH, SEQ_LEN]`, as one of candle's on its device.
+fn tensor(batch: &Batch, name: &str, device: &Device) -> Result<Tensor, Box<dyn Error>> {
+    let tensor = batch.tensor(name).ok_or("the batch has no such tensor")?;
+    let tokens = tensor.slice::<u32>().ok_or("the tokens are not of U32 in host memory")?;
+    Ok(Tensor::from_slice(tokens, (batch.len(), tokens.len() / batch.len()), device)?)
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use forebay::loader::LoaderStats;
+
 const EVERY: Duration = Duration::from_secs(2);
 
 pub struct Progress {
@@ -37,18 +39,23 @@ impl Progress {
         !done
     }
 
-    pub fn seconds(&self) -> f64 {
+    /// How training went, and what it waited for.
+    pub fn sum_up(&self, loader: &LoaderStats) {
+        let some = self.losses.len().min(20);
+        let (first, last) = (mean(&self.losses[..some]), mean(&self.losses[self.losses.len() - some..]));
+        let stalled = loader.stalls.total().as_secs_f64();
+        println!("\nloss: {first:.3} nats a byte over the first {some} steps, {last:.3} over the last");
+        println!("speed: {:.0} tokens/s", self.tokens_a_second());
+        println!("stalled for data: {stalled:.3} s of {:.1}, {:.2} %", self.seconds(), 100.0 * stalled / self.seconds());
+        println!("bytes by route: {}", loader.routes);
+    }
+
+    fn seconds(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }
 
-    pub fn tokens_a_second(&self) -> f64 {
+    fn tokens_a_second(&self) -> f64 {
         self.tokens as f64 / self.seconds()
-    }
-
-    /// The mean losses of the first steps and of the last.
-    pub fn first_and_last(&self) -> (f32, f32) {
-        let some = self.losses.len().min(20);
-        (mean(&self.losses[..some]), mean(&self.losses[self.losses.len() - some..]))
     }
 }
 
