@@ -1,6 +1,15 @@
-//! The loader against plain reads of the same files.
+//! The loader against plain reads of the same files, through every setting, and in bad weather.
 
+#[path = "../formats/bytes.rs"]
+mod bytes;
 #[path = "../common/mod.rs"]
 mod common;
+mod heard;
+#[path = "../pack/made.rs"]
+mod made;
+mod stream;
 
+mod datasets;
+mod drops;
 mod equal;
+mod stalls;
