@@ -50,9 +50,9 @@ fn in_child_a_thousand_drops() {
     let dataset = records(&child_dir(), "drops", 5000, 400);
     let (mut rng, engines) = (Rng::new(121), engines());
     for round in 0..1000 {
-        let mut setting = Setting::new(1 + rng.below(40));
+        let mut setting = Setting::new(1 + rng.below(16));
         setting.epochs = 1 + rng.below(3);
-        let builder = setting.builder(&dataset).workers(rng.below(3) as usize).budget((1 + rng.below(3)) << 20);
+        let builder = setting.builder(&dataset).workers(rng.below(3) as usize).budget((2 + rng.below(3)) << 20);
         let builder = builder.carrier(with_engine(engines[round % engines.len()])).prefetch(1 + rng.below(5) as usize);
         let mut loader = match rng.below(2) {
             0 => builder.map(copied(5000)).build().unwrap(),
@@ -71,7 +71,9 @@ fn in_child_a_thousand_drops() {
 }
 
 /// A transform that changes nothing.
-pub fn copied(bytes: u64) -> Map<impl Fn(&Sample<'_>, &mut Output<'_, '_>) -> Result<(), TransformError> + Send + Sync> {
+pub fn copied(
+    bytes: u64,
+) -> Map<impl Fn(&Sample<'_>, &mut Output<'_, '_>) -> Result<(), TransformError> + Send + Sync> {
     Map::new([TensorSpec::new("record", DType::U8, [bytes])], |sample, output| {
         output.bytes(0).copy_from_slice(sample.bytes(0));
         Ok(())
@@ -199,12 +201,8 @@ fn a_loader_whose_dataset_blocks_is_dropped_in_about_a_second() {
 fn batches_outlive_their_loader() {
     let folder = folder();
     let dataset = records(folder.path(), "outlived", 3000, 64);
-    let mut loader = Loader::builder(Arc::clone(&dataset))
-        .shuffle(Shuffle::Full)
-        .batch_size(8)
-        .budget(2 << 20)
-        .build()
-        .unwrap();
+    let mut loader =
+        Loader::builder(Arc::clone(&dataset)).shuffle(Shuffle::Full).batch_size(8).budget(2 << 20).build().unwrap();
     let batches: Vec<_> = loader.blocking().map(Result::unwrap).collect();
     let bytes = batches[3].tensor("record").unwrap().bytes().unwrap();
     drop(loader);
