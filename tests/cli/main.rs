@@ -8,6 +8,7 @@ mod device;
 mod doctor;
 mod inspect;
 mod load;
+mod order;
 mod pack;
 mod run;
 mod usage;

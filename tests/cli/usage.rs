@@ -50,7 +50,7 @@ fn an_unknown_suffix_is_answered_with_those_there_are() {
 
 #[test]
 fn the_help_of_a_command_ends_with_a_line_that_the_command_takes() {
-    for command in ["cat", "doctor", "load", "inspect", "pack"] {
+    for command in ["cat", "doctor", "load", "inspect", "order", "pack"] {
         let help = String::from_utf8(run([command, "--help"]).stdout).unwrap();
         let example = help.trim_end().lines().last().unwrap();
         let words = example.strip_prefix("Example: forebay ").unwrap_or_else(|| panic!("{help}"));
@@ -68,9 +68,9 @@ fn options_of_every_command_say_which_they_are_for() {
         let text = String::from_utf8(run([command, "--help"]).stdout).unwrap();
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    for command in ["cat", "doctor", "load", "inspect", "pack"] {
+    for command in ["cat", "doctor", "load", "inspect", "order", "pack"] {
         let help = help(command);
-        for word in ["`pack`: host only", "`inspect` reads no data", "the most that the tensors may take"] {
+        for word in ["`pack`: host only", "`inspect` and `order` read no data", "the most that the tensors may take"] {
             assert!(help.contains(word), "{command}: {help}");
         }
     }

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use forebay::dataset::{DType, Format, OpenOptions};
 
 use crate::byte_count::ByteCount;
+use crate::loader_flags::LoaderFlags;
 
 /// Carries training data from NVMe to the GPU.
 #[derive(Debug, Parser)]
@@ -33,6 +34,9 @@ pub enum Command {
     /// Lists the tensors in files (name, dtype, shape and place), and counts the samples that they make
     #[command(after_help = "Example: forebay inspect 'shard-{000..002}.tar' --json")]
     Inspect(Inspect),
+    /// Tells which samples make which batch, in the order of training; reads none of them
+    #[command(after_help = "Example: forebay order train.npy --shuffle full --seed 7 --batch-size 64 --json")]
+    Order(Order),
     /// Rewrites a dataset as safetensors files whose data begins on a block of 4096 bytes
     #[command(after_help = "Example: forebay pack tokens.bin --seq-len 1024 -o packed/")]
     Pack(Pack),
@@ -76,6 +80,15 @@ pub struct Inspect {
 }
 
 #[derive(Debug, Args)]
+pub struct Order {
+    /// Files, folders, brace patterns such as `shard-{000..005}.tar`, or a model's `*.index.json`
+    #[arg(value_name = "DATASET", required = true)]
+    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub flags: LoaderFlags,
+}
+
+#[derive(Debug, Args)]
 pub struct Pack {
     /// Files, folders, brace patterns such as `shard-{000..005}.tar`, or a model's `*.index.json`
     #[arg(value_name = "IN", required = true)]
@@ -103,8 +116,9 @@ pub struct DatasetFlags {
     /// Files without a header are records of so many bytes each
     #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     pub record_bytes: Option<ByteCount>,
-    /// A sample of tokens is a window of so many, and one more for the targets. `pack` needs it to write windows, `inspect`
-    /// to count them; without it tokens are taken whole. They are U16 unless their file or --dtype says otherwise
+    /// A sample of tokens is a window of so many, and one more for the targets. `order` needs it, `pack` to
+    /// write windows, `inspect` to count them; else tokens are taken whole. They are U16 unless their file or --dtype says
+    /// otherwise
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub seq_len: Option<u64>,
     /// The type of tokens, U16 when not given, or of the elements of records, U8 when not given; numpy's names such as
@@ -142,7 +156,7 @@ fn some_bytes(text: &str) -> Result<ByteCount, String> {
 /// The flags that every command takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// How reads reach the kernel; for commands that read data, which `inspect` does not
+    /// How reads reach the kernel; for commands that read data, which `inspect` and `order` do not
     #[arg(long, global = true, value_enum, default_value_t = Engine::Auto)]
     pub engine: Engine,
     /// The way bytes take to the device; for `cat`, `load` and `pack`
@@ -150,13 +164,13 @@ pub struct Common {
     pub route: Route,
     /// Where bytes must end up: auto, host or cuda:N. `load`: auto is the first GPU that works, else the host. `cat`: the
     /// bytes go there and back to stdout; auto is the host, and cuda:0 with `--route direct`. `pack`: host only.
-    /// `doctor`: the one to judge, all with auto. `inspect` reads no data, and ignores this
+    /// `doctor`: the one to judge, all with auto. `inspect` and `order` read no data, and ignore this
     #[arg(long, global = true, default_value = "auto")]
     pub device: Device,
     /// Host memory, with a suffix KiB, MiB, GiB or TiB. `cat` and `pack`: for reads in flight; 64MiB when not given, of
     /// `cat` less for a short range. `load` to a GPU: for bytes on their way there, 64MiB when not given; to the host: the
     /// most that the tensors may take, as much as they need when not given. `doctor`: what the machine is judged against,
-    /// 256MiB when not given. `inspect` reads no data, and ignores this
+    /// 256MiB when not given. `inspect` and `order` read no data, and ignore this
     #[arg(long, global = true, value_name = "BYTES")]
     pub budget: Option<ByteCount>,
     /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr

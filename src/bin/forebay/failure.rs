@@ -8,6 +8,8 @@ pub type Outcome = Result<(), Failure>;
 pub enum Failure {
     /// A data or machine error, in the words that follow `error: `.
     Error(String),
+    /// A command line that makes no sense, in the words that follow `error: `.
+    Usage(String),
     /// Whoever read our output has gone, as `| head` does: nothing left to do, and no mistake.
     StdoutClosed,
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod batches;
 mod byte_count;
 mod carrier;
 mod cat;
@@ -11,8 +12,11 @@ mod failure;
 mod inspect;
 mod json;
 mod load;
+mod loader_flags;
 mod memory;
+mod order;
 mod pack;
+mod state_file;
 mod stderr;
 mod stdout;
 mod warnings;
@@ -44,6 +48,10 @@ fn main() -> ExitCode {
             stderr::line(&format!("error: {message}"));
             ExitCode::from(EXIT_ERROR)
         }
+        Err(Failure::Usage(message)) => {
+            stderr::line(&format!("error: {message}; see `forebay --help`"));
+            ExitCode::from(EXIT_USAGE)
+        }
     }
 }
 
@@ -53,6 +61,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Doctor(doctor) => doctor::run(&cli.common, doctor),
         Command::Load(load) => load::run(&cli.common, load),
         Command::Inspect(inspect) => inspect::run(&cli.common, inspect),
+        Command::Order(order) => order::run(&cli.common, order),
         Command::Pack(pack) => pack::run(&cli.common, pack),
     }
 }

@@ -1,0 +1,114 @@
+//! What is said of batches, and of all of them at the end, by the commands that go through a dataset.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::byte_count::{counted, shown};
+use crate::failure::Outcome;
+use crate::json;
+use crate::stderr::one_line;
+use crate::stdout::Stdout;
+
+/// One batch, as a line of JSON is.
+#[derive(Debug, Serialize)]
+pub struct Batch<'a> {
+    pub epoch: u64,
+    pub batch: u64,
+    pub ids: Vec<Cow<'a, str>>,
+    pub bytes: u64,
+    /// How many of the last ids are repeated.
+    #[serde(skip_serializing_if = "is_none")]
+    pub padded: u64,
+    /// Of each sample, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Vec<String>>,
+}
+
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Batch<'_> {
+    fn in_words(&self) -> String {
+        let (samples, bytes) = (counted(self.ids.len() as u64, "sample"), shown(self.bytes));
+        let repeated = if self.padded > 0 { format!(", {} repeated", self.padded) } else { String::new() };
+        let mut line = format!("epoch {} batch {}: {samples}, {bytes}{repeated}:", self.epoch, self.batch);
+        match &self.sha256 {
+            None => self.ids.iter().for_each(|id| {
+                line.push(' ');
+                line += &one_line(id);
+            }),
+            Some(sums) => self.ids.iter().zip(sums).for_each(|(id, sum)| {
+                line += &format!("\n  {sum}  {}", one_line(id));
+            }),
+        }
+        line
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    summary: &'a Summary,
+}
+
+/// All batches together.
+#[derive(Debug, Default, Serialize)]
+pub struct Summary {
+    pub batches: u64,
+    /// Those that were repeated counted.
+    pub samples: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    /// Bytes by the way they came.
+    pub routes: BTreeMap<String, u64>,
+    pub engine: Option<String>,
+    pub mode: Option<String>,
+    pub stall_seconds: f64,
+}
+
+impl Summary {
+    pub fn count(&mut self, batch: &Batch<'_>) {
+        self.batches += 1;
+        self.samples += batch.ids.len() as u64;
+        self.bytes = self.bytes.saturating_add(batch.bytes);
+    }
+}
+
+/// Lines for programs or for people, written in large pieces.
+pub struct Lines {
+    json: bool,
+    text: String,
+    stdout: Stdout,
+}
+
+impl Lines {
+    pub fn open(json: bool) -> Result<Self, crate::failure::Failure> {
+        Ok(Self { json, text: String::new(), stdout: Stdout::open()? })
+    }
+
+    pub fn batch(&mut self, batch: &Batch<'_>) -> Outcome {
+        let line = if self.json { json::line(batch)? } else { batch.in_words() };
+        self.push(&line);
+        if self.text.len() > 1 << 16 { self.flush() } else { Ok(()) }
+    }
+
+    /// The last line; for people in these words.
+    pub fn summary(&mut self, summary: &Summary, in_words: &str) -> Outcome {
+        let line = if self.json { json::line(&Line { summary })? } else { in_words.to_owned() };
+        self.push(&line);
+        self.flush()
+    }
+
+    fn push(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    pub fn flush(&mut self) -> Outcome {
+        self.stdout.write(self.text.as_bytes())?;
+        self.text.clear();
+        Ok(())
+    }
+}

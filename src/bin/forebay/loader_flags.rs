@@ -1,0 +1,136 @@
+//! The flags of the commands that go through a dataset batch by batch.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use forebay::dataset::{Dataset, Fingerprint, shown};
+use forebay::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
+
+use crate::args::DatasetFlags;
+use crate::failure::Failure;
+use crate::state_file::{self, StateFile};
+
+#[derive(Debug, Args)]
+pub struct LoaderFlags {
+    #[command(flatten)]
+    pub dataset: DatasetFlags,
+    /// Samples in a batch of one rank
+    #[arg(long, value_name = "SAMPLES", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
+    pub batch_size: u64,
+    /// Which order a shuffle gives; 0 when not given, and with --resume the state's
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// How samples are mixed, anew in every epoch: none, full, or blocks:N, which mixes blocks of N samples that follow each
+    /// other, and the samples in each; none when not given, and with --resume the state's
+    #[arg(long)]
+    pub shuffle: Option<Shuffle>,
+    /// How many epochs there are in all, those before a resumed one counted
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub epochs: u64,
+    /// Which of the processes that share each epoch this one is, from 0
+    #[arg(long, requires = "world_size")]
+    pub rank: Option<u32>,
+    /// How many processes share each epoch; one when not given
+    #[arg(long, requires = "rank", value_parser = clap::value_parser!(u32).range(1..))]
+    pub world_size: Option<u32>,
+    /// Takes rank and world size from the environment, as torchrun, srun and mpirun set it
+    #[arg(long, value_enum, conflicts_with_all = ["rank", "world_size"])]
+    pub world: Option<WorldSource>,
+    /// What becomes of the samples at the end of an epoch that make no full batch for every rank: drop leaves out fewer
+    /// than there are ranks, pad repeats some from the beginning of the epoch, and uneven gives some ranks one more than
+    /// others
+    #[arg(long, default_value_t = Remainder::Pad)]
+    pub remainder: Remainder,
+    /// Leaves out the last batch of an epoch where it is not full for every rank
+    #[arg(long)]
+    pub drop_last: bool,
+    /// Threads that transform samples; `order` has no use for them
+    #[arg(long, value_name = "THREADS")]
+    pub workers: Option<usize>,
+    /// The most batches that are read ahead; `order` reads none
+    #[arg(long, value_name = "BATCHES", value_parser = at_least_one)]
+    pub prefetch: Option<usize>,
+    /// Goes on from where the run stood that wrote FILE with --save-state, with as many ranks as there are now
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+    /// Writes where it stood after the last batch to FILE
+    #[arg(long, value_name = "FILE")]
+    pub save_state: Option<PathBuf>,
+    /// Ends after so many batches
+    #[arg(long, value_name = "BATCHES")]
+    pub max_batches: Option<u64>,
+    /// Leaves out samples that are corrupt, up to so many; 0 when not given. `order` looks into none
+    #[arg(long, value_name = "SAMPLES", default_value_t = 0, hide_default_value = true)]
+    pub skip_corrupt: u64,
+}
+
+/// Where the rank is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WorldSource {
+    /// RANK and WORLD_SIZE, else SLURM_PROCID and SLURM_NTASKS, else OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE
+    Env,
+}
+
+/// Where a run begins, and in which order it goes on.
+#[derive(Debug)]
+pub struct Beginning {
+    /// Of the dataset.
+    pub fingerprint: Fingerprint,
+    pub seed: u64,
+    pub shuffle: Shuffle,
+    pub world: World,
+    /// What is resumed, found to belong to the dataset and the flags.
+    pub resumed: Option<State>,
+    /// Where the state goes when the run is over.
+    pub save: Option<StateFile>,
+}
+
+impl LoaderFlags {
+    /// Looks at the flags that the dataset and the files of states have a say in, before anything is read.
+    pub fn begin(&self, dataset: &dyn Dataset) -> Result<Beginning, Failure> {
+        let world = self.world()?;
+        let save = self.save_state.as_deref().map(StateFile::at).transpose()?;
+        let fingerprint = dataset.fingerprint();
+        let resumed = match &self.resume {
+            Some(path) => Some(state_file::read(path, |state| state.check(&fingerprint, self.seed, self.shuffle))?),
+            None => None,
+        };
+        let seed = self.seed.or(resumed.as_ref().map(State::seed)).unwrap_or(0);
+        let shuffle = self.shuffle.or(resumed.as_ref().map(State::shuffle)).unwrap_or_default();
+        Ok(Beginning { fingerprint, seed, shuffle, world, resumed, save })
+    }
+
+    fn world(&self) -> Result<World, Failure> {
+        match (self.world, self.rank, self.world_size) {
+            (Some(WorldSource::Env), ..) => World::from_env().map_err(Failure::of),
+            (None, Some(rank), Some(size)) => {
+                World::new(rank, size).map_err(|error| Failure::Usage(format!("--rank {rank}: {error}")))
+            }
+            _ => Ok(World::single()),
+        }
+    }
+
+    /// The steps of this rank, from where the run begins, through that many samples.
+    pub fn sampler(&self, beginning: &Beginning, samples: u64) -> Result<Sampler, Failure> {
+        let Beginning { fingerprint, seed, shuffle, world, resumed, .. } = beginning;
+        let order = Order::new(fingerprint, samples, *seed, *shuffle);
+        let (remainder, drop_last, epochs) = (self.remainder, self.drop_last, Some(self.epochs));
+        let sampler =
+            Sampler::new(order, *world, self.batch_size, remainder, drop_last, epochs).map_err(Failure::of)?;
+        match (resumed, &self.resume) {
+            (Some(state), Some(path)) => {
+                let of_file = |error| Failure::Error(format!("{}: {error}", shown(path)));
+                sampler.start_at(state.cursor()).map_err(of_file)
+            }
+            _ => Ok(sampler),
+        }
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least one batch".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("not a whole number".to_owned()),
+    }
+}

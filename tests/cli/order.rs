@@ -1,0 +1,401 @@
+//! `forebay order`: the batches of training, for programs and for people, of every rank and over stops.
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use forebay::dataset::{Dataset, OpenOptions, open};
+use forebay::sampler::{Order, Shuffle, State};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::folder;
+use crate::run::{Answer, forebay, run, write};
+
+/// Rows of three bytes, as numpy saves them.
+fn npy(rows: usize) -> Vec<u8> {
+    let dict = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({rows}, 3), }}");
+    let header = format!("{dict:<117}\n");
+    let len = (header.len() as u16).to_le_bytes();
+    [&b"\x93NUMPY\x01\x00"[..], &len, header.as_bytes(), &vec![7; rows * 3]].concat()
+}
+
+/// A folder with a dataset of so many samples in `data/`.
+fn dataset(rows: usize) -> TempDir {
+    let folder = folder();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    write(&folder.path().join("data"), "a.npy", &npy(rows));
+    folder
+}
+
+fn order(folder: &TempDir, flags: &str) -> Answer {
+    let mut command = forebay();
+    command.current_dir(folder.path()).args(["order", "data"]).args(flags.split_whitespace());
+    for name in ["RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"] {
+        command.env_remove(name);
+    }
+    Answer::of(&mut command)
+}
+
+fn parsed(answer: &Answer) -> (Vec<Value>, Value) {
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
+    let text = std::str::from_utf8(&answer.stdout).unwrap();
+    let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut last = lines.pop().unwrap();
+    (lines, last["summary"].take())
+}
+
+fn batches(folder: &TempDir, flags: &str) -> Vec<Value> {
+    parsed(&order(folder, &format!("--json {flags}"))).0
+}
+
+fn ids(batches: &[Value]) -> Vec<u64> {
+    let ids = batches.iter().flat_map(|batch| batch["ids"].as_array().unwrap());
+    ids.map(|id| id.as_str().unwrap().parse().unwrap()).collect()
+}
+
+/// What the library says, which has tests of its own.
+fn expected(folder: &TempDir, seed: u64, shuffle: Shuffle, epoch: u64) -> Vec<u64> {
+    let dataset = open(&[folder.path().join("data")], &OpenOptions::new()).unwrap();
+    let mut order = Order::new(&dataset.fingerprint(), dataset.len(), seed, shuffle).epoch(epoch);
+    (0..dataset.len()).map(|position| order.sample(position)).collect()
+}
+
+#[test]
+fn lines_are_those_of_the_contract() {
+    let folder = dataset(10);
+    let (lines, summary) = parsed(&order(&folder, "--json --batch-size 4 --epochs 2"));
+    let line = |epoch: u64, batch: u64, ids: &[&str]| json!({"epoch": epoch, "batch": batch, "ids": ids, "bytes": 3 * ids.len()});
+    let epoch = |e| [line(e, 0, &["0", "1", "2", "3"]), line(e, 1, &["4", "5", "6", "7"]), line(e, 2, &["8", "9"])];
+    assert_eq!(lines, [epoch(0), epoch(1)].concat());
+    let seconds = summary["seconds"].as_f64().unwrap();
+    assert!((0.0..10.0).contains(&seconds));
+    let expected = json!({
+        "batches": 6, "samples": 20, "bytes": 60, "seconds": seconds, "routes": {}, "engine": null, "mode": null,
+        "stall_seconds": 0.0,
+    });
+    assert_eq!(summary, expected);
+}
+
+/// A member of a tar archive, in POSIX's ustar format.
+fn member(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut header = [0; 512];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
+    header[156] = b'0';
+    header[257..265].copy_from_slice(b"ustar\x0000");
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    let padding = vec![0; bytes.len().next_multiple_of(512) - bytes.len()];
+    [&header[..], bytes, &padding].concat()
+}
+
+#[test]
+fn samples_of_an_archive_have_its_keys_and_the_bytes_of_all_their_fields() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    let members = [("a.jpg", 700), ("a.cls", 1), ("größe 2.jpg", 30), ("x\ny.jpg", 0)];
+    let archive = members.map(|(name, len)| member(name, &vec![7; len])).concat();
+    write(&folder.path().join("data"), "0.tar", &[&archive[..], &[0; 1024]].concat());
+    let lines = batches(&folder, "--batch-size 2");
+    assert_eq!((&lines[0]["ids"], &lines[0]["bytes"]), (&json!(["a", "größe 2"]), &json!(731)));
+    assert_eq!((&lines[1]["ids"], &lines[1]["bytes"]), (&json!(["x\ny"]), &json!(0)));
+    let text = String::from_utf8(order(&folder, "--batch-size 2").stdout).unwrap();
+    assert_eq!(text.lines().nth(1), Some(r"epoch 0 batch 1: 1 sample, 0 bytes: x\ny"));
+}
+
+#[test]
+fn what_is_repeated_is_told_and_only_then() {
+    let folder = dataset(10);
+    let padded = |rank| -> Vec<Value> {
+        let lines = batches(&folder, &format!("--batch-size 3 --rank {rank} --world-size 3"));
+        lines.into_iter().map(|mut line| line["padded"].take()).collect()
+    };
+    assert_eq!(padded(0), [Value::Null, Value::Null]);
+    assert_eq!(padded(1), [Value::Null, json!(1)]);
+    assert_eq!(padded(2), [Value::Null, json!(1)]);
+}
+
+#[test]
+fn orders_are_those_of_the_library_for_every_shuffle_seed_and_epoch() {
+    let folder = dataset(100);
+    for (text, shuffle) in [("none", Shuffle::None), ("full", Shuffle::Full), ("blocks:7", "blocks:7".parse().unwrap())]
+    {
+        for seed in [0, 9] {
+            let epochs = (0..3).flat_map(|epoch| expected(&folder, seed, shuffle, epoch)).collect::<Vec<_>>();
+            assert_eq!(ids(&batches(&folder, &format!("--shuffle {text} --seed {seed} --epochs 3"))), epochs);
+        }
+    }
+    // Seed 0 and no shuffle where none is asked for.
+    assert_eq!(batches(&folder, ""), batches(&folder, "--shuffle none --seed 0 --batch-size 32 --epochs 1"));
+    assert_eq!(batches(&folder, "--shuffle full"), batches(&folder, "--shuffle full --seed 0"));
+}
+
+#[test]
+fn ranks_together_have_every_sample_under_every_policy() {
+    let folder = dataset(103);
+    for (flags, samples, equal) in [
+        ("--remainder pad", 103, true),
+        ("--remainder uneven", 103, false),
+        ("--remainder drop", 100, true),
+        ("--drop-last", 96, true),
+    ] {
+        let ranks = [0, 1, 2, 3].map(|rank| {
+            batches(&folder, &format!("--shuffle full --batch-size 8 --rank {rank} --world-size 4 {flags}"))
+        });
+        let all = ranks.iter().flatten().flat_map(|line| {
+            let ids = ids(std::slice::from_ref(line));
+            let real = ids.len() - line["padded"].as_u64().unwrap_or(0) as usize;
+            ids.into_iter().take(real)
+        });
+        let mut all: Vec<u64> = all.collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), samples, "{flags}");
+        let lens =
+            ranks.each_ref().map(|lines| lines.iter().map(|line| line["ids"].as_array().unwrap().len()).collect());
+        assert_eq!(lens.windows(2).all(|pair: &[Vec<usize>]| pair[0] == pair[1]), equal, "{flags}");
+    }
+}
+
+#[test]
+fn threads_engines_devices_and_budgets_change_nothing() {
+    let folder = dataset(100);
+    let plain = batches(&folder, "--shuffle full");
+    for flags in [
+        "--workers 0",
+        "--workers 1",
+        "--workers 2 --prefetch 1",
+        "--workers 7 --prefetch 64",
+        "--engine pread --route cached --device host --budget 1MiB",
+        "--skip-corrupt 5",
+    ] {
+        assert_eq!(batches(&folder, &format!("--shuffle full {flags}")), plain, "{flags}");
+        assert_eq!(batches(&folder, flags), batches(&folder, ""), "{flags}");
+    }
+}
+
+#[test]
+fn nodes_that_hold_copies_made_in_other_orders_have_one_order() {
+    let [here, there] = [folder(), folder()];
+    let names: Vec<String> = (0..300).map(|number| format!("{number}.npy")).collect();
+    for (folder, names) in [(&here, names.iter().collect::<Vec<_>>()), (&there, names.iter().rev().collect())] {
+        fs::create_dir(folder.path().join("data")).unwrap();
+        names.into_iter().for_each(|name| drop(write(&folder.path().join("data"), name, &npy(2))));
+    }
+    let old = SystemTime::now() - Duration::from_secs(10_000);
+    fs::File::options().write(true).open(there.path().join("data/7.npy")).unwrap().set_modified(old).unwrap();
+    let one = batches(&here, "--shuffle full --batch-size 600");
+    assert_eq!(one, batches(&there, "--shuffle full --batch-size 600"));
+    assert_eq!(one[0]["ids"].as_array().unwrap().len(), 600);
+}
+
+#[test]
+fn stopped_and_resumed_twice_with_other_ranks_the_order_goes_on_at_the_same_sample() {
+    let folder = dataset(103);
+    let flags = "--shuffle full --seed 5 --epochs 2 --remainder uneven";
+    let whole = ids(&batches(&folder, flags));
+    let mut seen = Vec::new();
+    for (size, batch_size, from, to, most) in
+        [(1, 10, "", "a", 3), (4, 5, "--resume a", "b", 2), (3, 4, "--resume b", "c", 1000)]
+    {
+        let mut steps: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        for rank in 0..size {
+            let flags = format!(
+                "{flags} --rank {rank} --world-size {size} --batch-size {batch_size} {from} --save-state {to}{rank} \
+                 --max-batches {most}"
+            );
+            for line in batches(&folder, &flags) {
+                let step = (line["epoch"].as_u64().unwrap(), line["batch"].as_u64().unwrap());
+                steps.entry(step).or_default().extend(ids(&[line]));
+            }
+        }
+        seen.extend(steps.into_values().flatten());
+        // Every rank saves the same.
+        let states: Vec<_> =
+            (0..size).map(|rank| fs::read(folder.path().join(format!("{to}{rank}"))).unwrap()).collect();
+        assert!(states.windows(2).all(|pair| pair[0] == pair[1]) && states[0].len() < 1024);
+        fs::rename(folder.path().join(format!("{to}0")), folder.path().join(to)).unwrap();
+    }
+    assert_eq!(seen, whole);
+    // It is over: nothing more comes, and the state stays.
+    let end = fs::read(folder.path().join("c")).unwrap();
+    assert_eq!(batches(&folder, "--epochs 2 --resume c --save-state c"), [Value::Null; 0]);
+    assert_eq!(fs::read(folder.path().join("c")).unwrap(), end);
+}
+
+#[test]
+fn a_state_brings_its_seed_and_shuffle_and_refuses_others() {
+    let folder = dataset(50);
+    order(&folder, "--shuffle blocks:4 --seed 3 --batch-size 10 --max-batches 2 --save-state s");
+    let rest = batches(&folder, "--batch-size 10 --resume s");
+    assert_eq!(ids(&rest), expected(&folder, 3, "blocks:4".parse().unwrap(), 0)[20..]);
+    assert_eq!((&rest[0]["epoch"], &rest[0]["batch"]), (&json!(0), &json!(2)));
+    assert_eq!(batches(&folder, "--batch-size 10 --resume s --seed 3 --shuffle blocks:4"), rest);
+    for (flags, words) in [("--seed 4", ["seed 3", "4"]), ("--shuffle full", ["blocks:4", "full"])] {
+        let answer = order(&folder, &format!("--resume s {flags}"));
+        let error = answer.error(1);
+        assert!(error.starts_with("error: s: ") && words.iter().all(|word| error.contains(word)), "{error}");
+    }
+    // Other data under the same name.
+    write(&folder.path().join("data"), "a.npy", &npy(51));
+    let answer = order(&folder, "--resume s");
+    assert!(answer.error(1).contains("the samples were 50, now 51"), "{}", answer.stderr);
+}
+
+#[test]
+fn a_file_that_is_no_state_is_refused_with_its_name() {
+    let folder = dataset(5);
+    order(&folder, "--save-state good");
+    let good = fs::read_to_string(folder.path().join("good")).unwrap();
+    nix::unistd::mkfifo(&folder.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (name, text, word) in [
+        ("empty", String::new(), "JSON"),
+        ("cut", good[..good.len() / 2].to_owned(), "JSON"),
+        ("list", "[1]".to_owned(), "version"),
+        ("newer", good.replace("\"version\":1", "\"version\":9"), "version 9"),
+        ("behind", good.replace("\"epoch\":1", "\"epoch\":0").replace("\"position\":0", "\"position\":6"), "sample 6"),
+        ("large", "[".repeat(1 << 20), "JSON"),
+    ] {
+        write(folder.path(), name, text.as_bytes());
+        let answer = order(&folder, &format!("--resume {name}"));
+        let error = answer.error(1);
+        assert!(error.contains(word) && error.contains("; "), "{error}");
+        assert!(error.starts_with(&format!("error: {name}: ")), "{error}");
+    }
+    for name in ["missing", "fifo", "/dev/zero", "data"] {
+        assert!(order(&folder, &format!("--resume {name}")).error(1).starts_with(&format!("error: {name}: ")));
+    }
+}
+
+#[test]
+fn a_state_replaces_a_whole_file_or_nothing() {
+    let folder = dataset(50);
+    let path = folder.path().join("state");
+    symlink("state", folder.path().join("link")).unwrap();
+    order(&folder, "--batch-size 10 --max-batches 1 --save-state state");
+    order(&folder, "--batch-size 10 --max-batches 1 --resume link --save-state link");
+    assert!(fs::symlink_metadata(folder.path().join("link")).unwrap().is_symlink());
+    let state: State = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!((state.position(), state.batch()), (20, 2));
+    let names = |folder: &Path| fs::read_dir(folder).unwrap().count();
+    assert_eq!(names(folder.path()), 3);
+    // Before anything is done.
+    for bad in ["nowhere/state", "data", "/dev/null", "/proc/state"] {
+        let answer = order(&folder, &format!("--save-state {bad}"));
+        assert!(answer.error(1).starts_with(&format!("error: {bad}: ")), "{}", answer.stderr);
+    }
+    assert_eq!(names(folder.path()), 3);
+}
+
+#[test]
+fn the_environment_is_asked_only_where_it_is_asked_for() {
+    let folder = dataset(12);
+    let told = |flags: &str, variables: &[(&str, &str)]| {
+        let mut command = forebay();
+        command.current_dir(folder.path()).args(["order", "data", "--json"]).args(flags.split_whitespace());
+        for name in ["RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"] {
+            command.env_remove(name);
+        }
+        Answer::of(command.envs(variables.iter().copied()))
+    };
+    let torch = [("RANK", "1"), ("WORLD_SIZE", "2")];
+    let slurm = [("SLURM_PROCID", "2"), ("SLURM_NTASKS", "3")];
+    assert_eq!(ids(&parsed(&told("", &torch)).0), (0..12).collect::<Vec<_>>());
+    assert_eq!(ids(&parsed(&told("--world env", &torch)).0), (6..12).collect::<Vec<_>>());
+    assert_eq!(ids(&parsed(&told("--world env", &slurm)).0), (8..12).collect::<Vec<_>>());
+    assert_eq!(ids(&parsed(&told("--world env", &[])).0), (0..12).collect::<Vec<_>>());
+    let answer = told("--world env", &torch[..1]);
+    assert!(["RANK=1", "WORLD_SIZE"].iter().all(|word| answer.error(1).contains(word)), "{}", answer.stderr);
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_exit_2() {
+    let folder = dataset(5);
+    for flags in [
+        "--rank 0",
+        "--world-size 2",
+        "--rank 2 --world-size 2",
+        "--rank 0 --world-size 0",
+        "--rank -1 --world-size 2",
+        "--rank 0 --world-size 1 --world env",
+        "--world slurm",
+        "--batch-size 0",
+        "--batch-size 1.5",
+        "--epochs 0",
+        "--shuffle blocks:0",
+        "--shuffle wild",
+        "--remainder wrap",
+        "--seed -1",
+        "--max-batches many",
+        "--prefetch 0",
+        "--skip-corrupt -1",
+        "--format zip",
+    ] {
+        let answer = order(&folder, flags);
+        assert!(answer.error(2).contains("--help"), "{flags}: {}", answer.stderr);
+    }
+    assert!(run(["order"]).error(2).contains("DATASET"));
+}
+
+#[test]
+fn what_gives_no_step_is_an_error_within_a_second_and_not_an_endless_loop() {
+    let folder = dataset(5);
+    let begun = Instant::now();
+    for flags in
+        ["--drop-last", "--rank 7 --world-size 8 --remainder uneven", "--rank 0 --world-size 8 --remainder drop"]
+    {
+        let answer = order(&folder, &format!("{flags} --epochs 1000000"));
+        assert!(answer.error(1).contains("5 samples"), "{}", answer.stderr);
+    }
+    write(&folder.path().join("data"), "a.npy", &npy(0));
+    let answer = order(&folder, "");
+    assert!(answer.error(1).contains("no samples"), "{}", answer.stderr);
+    assert!(begun.elapsed() < Duration::from_secs(4));
+}
+
+#[test]
+fn people_are_shown_the_same() {
+    let folder = dataset(10);
+    let text = String::from_utf8(order(&folder, "--batch-size 4 --rank 1 --world-size 2").stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        ["epoch 0 batch 0: 4 samples, 12 bytes: 4 5 6 7", "epoch 0 batch 1: 1 sample, 3 bytes: 9", lines[2]]
+    );
+    assert!(lines[2].starts_with("2 batches, 5 samples of 15 bytes"), "{text}");
+    let none = String::from_utf8(order(&folder, "--max-batches 0").stdout).unwrap();
+    assert!(none.starts_with("0 batches, 0 samples of 0 bytes"), "{none}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_mistake() {
+    let folder = dataset(100_000);
+    let mut command = forebay();
+    command.current_dir(folder.path()).args(["order", "data", "--epochs", "1000000"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut head = [0; 100];
+    std::io::Read::read_exact(&mut child.stdout.take().unwrap(), &mut head).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+/// A terabyte, all of it a hole.
+#[test]
+fn no_payload_is_read() {
+    let folder = dataset(1);
+    let path = folder.path().join("data/a.npy");
+    let dict = "{'descr': '|u1', 'fortran_order': False, 'shape': (1000, 1000000000), }";
+    let header = format!("{dict:<117}\n");
+    fs::write(&path, [&b"\x93NUMPY\x01\x00\x76\x00"[..], header.as_bytes()].concat()).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    if let Err(error) = file.set_len(128 + 1_000_000_000_000) {
+        eprintln!("skipped: a file cannot be a terabyte long here: {error}");
+        return;
+    }
+    let (lines, summary) = parsed(&order(&folder, "--json --shuffle full --batch-size 100"));
+    assert_eq!((lines.len(), &summary["bytes"]), (10, &json!(1_000_000_000_000_u64)));
+    assert!(summary["seconds"].as_f64().unwrap() < 5.0, "{summary}");
+}
