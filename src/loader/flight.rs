@@ -75,12 +75,6 @@ impl Means {
         Self { carrier, pool, work, by_processor, on_device }
     }
 
-    /// Whether nothing of the host's memory is lent but the `len` bytes of one window. Where that waits for more, it lies
-    /// between two free spans, each too small, and nobody will give anything back: it must be moved to the start.
-    fn is_alone(&self, len: usize) -> bool {
-        self.carrier.reader().arena().on_loan() <= (len.max(1) as u64).next_multiple_of(4096)
-    }
-
     /// Whether what cannot be read at once may be read sample by sample, in host memory.
     pub(super) fn can_read_one_by_one(&self) -> bool {
         !(self.on_device && self.carrier.is_direct_alone())
@@ -184,11 +178,6 @@ impl Flight {
         }
     }
 
-    /// Whether it waits for more memory than it has.
-    pub(super) fn waits_for_more(&self) -> bool {
-        matches!(self.step, Step::Fill(..) | Step::Gather(..)) && self.waits_for_memory()
-    }
-
     /// Whether its samples are read one by one, and it is not over.
     pub(super) fn is_one_by_one(&self) -> bool {
         self.one_by_one && !self.is_over()
@@ -233,10 +222,6 @@ impl Flight {
                 Poll::Pending => return self.stay(Step::Memory(loan, window, one_by_one)),
             },
             Step::Fill(mut fill, window) => match Pin::new(&mut fill).poll(context) {
-                Poll::Pending if fill.is_waiting() && means.is_alone(window.len) => {
-                    drop(fill);
-                    means.take_memory(window, timeline, false)
-                }
                 Poll::Pending => return self.stay(Step::Fill(fill, window)),
                 Poll::Ready(Err(error)) => return Next::Failed(window, error),
                 // A few bytes are copied sooner than another thread is told of them.
@@ -251,10 +236,6 @@ impl Flight {
                 }
             },
             Step::Gather(mut gather, window, slot) => match Pin::new(&mut gather).poll(context) {
-                Poll::Pending if gather.is_waiting() && means.is_alone(window.len) => {
-                    drop((gather, slot));
-                    means.take_memory(window, timeline, false)
-                }
                 Poll::Pending => return self.stay(Step::Gather(gather, window, slot)),
                 Poll::Ready(Err(error)) => return Next::Failed(window, error),
                 Poll::Ready(Ok((pieces, carried))) => {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Context;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::assemble::{Failure, Work};
 use super::batch::{Batch, Origin};
@@ -91,7 +91,7 @@ impl Pipeline {
             }
             if !begun && !moved && !handed {
                 self.tell_what_is_done();
-                self.rest();
+                thread::park();
             }
         }
         ender.0 = None;
@@ -325,16 +325,6 @@ impl Pipeline {
             }
         }
         state.stats.under_way_batches = self.flights.iter().map(|flight| flight.batches() as u64).sum();
-    }
-
-    /// Sleeps until something may have changed.
-    fn rest(&self) {
-        /// How soon it is seen that memory lies where it is of no use.
-        const LOOK: Duration = Duration::from_millis(20);
-        match self.flights.iter().any(Flight::waits_for_more) {
-            true => thread::park_timeout(LOOK),
-            false => thread::park(),
-        }
     }
 
     /// Tells the watchdog what the oldest window is doing.
