@@ -10,7 +10,7 @@ use super::rows::Table;
 use super::transform::{Output, Sample, Transform, apply_caught};
 use crate::dataset::Dataset;
 use crate::memory::Slot;
-use crate::route::{Carrier, Filled, RouteBytes};
+use crate::route::{Carrier, FillPlan, Filled, RouteBytes};
 use crate::storage::Pieces;
 
 /// What is done to the samples of a window.
@@ -29,8 +29,17 @@ pub(super) enum From {
     Filled(Filled),
     /// They are here, one piece for each of the window's extents, and become rows of the slot.
     Gathered(Pieces, Slot),
-    /// They are read here, sample by sample, since reading them at once has failed.
-    OneByOne(Carrier, Slot),
+    /// They are read here, sample by sample, since reading them at once has failed: in memory that the largest of them was
+    /// planned for.
+    OneByOne(Carrier, Slot, FillPlan),
+}
+
+impl From {
+    /// What was read beside the slot, all of it.
+    pub(super) fn beside(filled: Filled) -> Self {
+        let (slot, pieces) = filled.into_parts();
+        Self::Gathered(pieces, slot)
+    }
 }
 
 /// A window whose rows are in its memory.
@@ -60,7 +69,8 @@ impl Work {
                 return Assembled { slot: filled.finish(), window, failures: Vec::new(), carried };
             }
             From::Gathered(pieces, slot) => (slot, Source::Here(pieces)),
-            From::OneByOne(carrier, slot) => (slot, Source::There(carrier)),
+            // What was taken with the slot is free for the reads: nothing else is begun meanwhile.
+            From::OneByOne(carrier, slot, plan) => (plan.divide(slot).0, Source::There(carrier)),
         };
         let mut failures: Vec<Failure> = Vec::new();
         for number in 0..window.batches.len() {

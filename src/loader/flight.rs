@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::assemble::{Assembled, Failure, From, Work};
 use super::error::{LoaderError, LoaderFault};
@@ -19,7 +20,7 @@ use super::stage::Stage;
 use super::timeline::Timeline;
 use crate::device::DeviceKind;
 use crate::memory::{Loan, Slot};
-use crate::route::{Carrier, CarryError, CarryFault, CarryPlaced, Fill, Gather, RouteBytes, Upload};
+use crate::route::{Carrier, CarryError, CarryFault, CarryPlaced, Fill, FillPlan, RouteBytes, Upload};
 use crate::sampler::Cursor;
 use crate::storage::ReadFault;
 
@@ -35,6 +36,7 @@ pub(super) struct Means {
 
 pub(super) struct Flight {
     step: Step,
+    span: Span,
     timeline: Timeline,
     memory: u64,
     batches: usize,
@@ -45,10 +47,9 @@ pub(super) struct Flight {
 }
 
 enum Step {
-    /// Waits for host memory. The last says whether it is read sample by sample.
-    Memory(Loan, Window, bool),
-    Fill(Fill, Window),
-    Gather(Gather, Window, Slot),
+    /// Waits for host memory.
+    Memory(Loan, Window, FillPlan),
+    Read(Fill, Window),
     Carry(CarryPlaced, Window),
     Work(oneshot::Receiver<Assembled>, RouteBytes),
     Upload(Upload, Window, Vec<Failure>, RouteBytes),
@@ -92,6 +93,8 @@ impl Means {
         let (memory, batches) = (window.len as u64, window.batches.len());
         let at = window.batches.first().map(|batch| batch.step.at).unwrap_or_default();
         let first = window.extents.first().map(|first| (first.file().path().to_owned(), first.offset()));
+        let span = tracing::debug_span!("window", epoch = at.epoch, batch = at.batch, batches, memory, one_by_one);
+        let entered = span.clone().entered();
         let step = if self.on_device && !self.by_processor && !one_by_one {
             let carry = self.carrier.carry_placed(window.places(), window.len);
             timeline.enter(if carry.is_waiting() { Stage::Memory } else { Stage::Read });
@@ -99,33 +102,59 @@ impl Means {
         } else {
             self.take_memory(window, &mut timeline, one_by_one)
         };
-        Flight { step, timeline, memory, batches, one_by_one, at, first }
+        drop(entered);
+        Flight { step, span, timeline, memory, batches, one_by_one, at, first }
     }
 
     fn take_memory(&self, window: Window, timeline: &mut Timeline, one_by_one: bool) -> Step {
         timeline.enter(Stage::Memory);
         let arena = self.carrier.reader().arena();
-        let len = window.len.max(1);
-        let lent = arena.try_loan(len).and_then(|slot| match slot {
+        let planned = if one_by_one {
+            self.plan_largest(&window)
+        } else if self.by_processor {
+            self.carrier.plan_beside(&window.extents, window.len)
+        } else {
+            self.carrier.plan_fill(window.places(), window.len)
+        };
+        let plan = match planned {
+            Ok(plan) => plan,
+            Err(error) => return Step::Refused(error, window),
+        };
+        let (len, align) = (plan.memory(), plan.align());
+        let lent = arena.try_loan_aligned(len, align).and_then(|slot| match slot {
             Some(slot) => Ok(Ok(slot)),
-            None => arena.loan(len).map(Err),
+            None => arena.loan_aligned(len, align).map(Err),
         });
         match lent {
-            Ok(Ok(slot)) => self.read(window, slot, timeline, one_by_one),
-            Ok(Err(loan)) => Step::Memory(loan, window, one_by_one),
+            Ok(Ok(slot)) => self.read(window, slot, plan, timeline, one_by_one),
+            Ok(Err(loan)) => Step::Memory(loan, window, plan),
             Err(error) => Step::Refused(at_first(&window, CarryFault::Memory(error)), window),
         }
     }
 
-    fn read(&self, window: Window, slot: Slot, timeline: &mut Timeline, one_by_one: bool) -> Step {
-        timeline.enter(Stage::Read);
-        if one_by_one {
-            let from = From::OneByOne(self.carrier.clone(), slot);
-            return self.work_on(window, from, RouteBytes::default());
+    /// What the sample takes that takes most, with the memory of the window.
+    fn plan_largest(&self, window: &Window) -> Result<FillPlan, CarryError> {
+        let mut largest = self.carrier.plan_beside(&[], window.len)?;
+        for sample in 0..window.samples.len() {
+            // One that cannot be planned is found when it is read.
+            let plan = self.carrier.plan_beside(&window.extents[window.extents_of(sample)], window.len);
+            if let Ok(plan) = plan
+                && plan.memory() > largest.memory()
+            {
+                largest = plan;
+            }
         }
-        match self.by_processor {
-            true => Step::Gather(self.carrier.gather(&window.extents, slot.len()), window, slot),
-            false => Step::Fill(self.carrier.fill(slot, window.places()), window),
+        Ok(largest)
+    }
+
+    fn read(&self, window: Window, slot: Slot, plan: FillPlan, timeline: &mut Timeline, one_by_one: bool) -> Step {
+        timeline.enter(Stage::Read);
+        match one_by_one {
+            true => {
+                let from = From::OneByOne(self.carrier.clone(), slot, plan);
+                self.work_on(window, from, RouteBytes::default())
+            }
+            false => Step::Read(self.carrier.fill(plan, slot), window),
         }
     }
 
@@ -150,7 +179,16 @@ impl Flight {
     pub(super) fn failed(error: LoaderError) -> Self {
         let timeline = Timeline::begin(Instant::now());
         let at = Cursor { epoch: error.epoch, batch: error.batch, ..Cursor::default() };
-        Self { step: Step::Failed(error), timeline, memory: 0, batches: 0, one_by_one: false, at, first: None }
+        Self {
+            step: Step::Failed(error),
+            span: Span::none(),
+            timeline,
+            memory: 0,
+            batches: 0,
+            one_by_one: false,
+            at,
+            first: None,
+        }
     }
 
     pub(super) fn batches(&self) -> usize {
@@ -163,15 +201,13 @@ impl Flight {
     }
 
     pub(super) fn is_reading(&self) -> bool {
-        matches!(self.step, Step::Memory(..) | Step::Fill(..) | Step::Gather(..) | Step::Carry(..))
+        matches!(self.step, Step::Memory(..) | Step::Read(..) | Step::Carry(..))
     }
 
     /// Whether those behind it would only wait behind it.
     pub(super) fn waits_for_memory(&self) -> bool {
         match &self.step {
             Step::Memory(..) => true,
-            Step::Fill(fill, _) => fill.is_waiting(),
-            Step::Gather(gather, ..) => gather.is_waiting(),
             Step::Carry(carry, _) => carry.is_waiting(),
             Step::Upload(upload, ..) => upload.is_waiting(),
             _ => false,
@@ -201,8 +237,7 @@ impl Flight {
 
     pub(super) fn doing(&self) -> Doing {
         let watches = match &self.step {
-            Step::Fill(fill, _) => fill.watches(),
-            Step::Gather(gather, ..) => gather.watches(),
+            Step::Read(fill, _) => fill.watches(),
             _ => Vec::new(),
         };
         let stage = if self.waits_for_memory() { Stage::Memory } else { self.timeline.stage() };
@@ -211,36 +246,30 @@ impl Flight {
     }
 
     pub(super) fn poll(&mut self, means: &Means, context: &mut Context<'_>) -> Next {
+        let _entered = self.span.clone().entered();
         let timeline = &mut self.timeline;
         let next = match std::mem::replace(&mut self.step, Step::Between) {
-            Step::Memory(mut loan, window, one_by_one) => match Pin::new(&mut loan).poll(context) {
-                Poll::Ready(slot) => means.read(window, slot, timeline, one_by_one),
+            Step::Memory(mut loan, window, plan) => match Pin::new(&mut loan).poll(context) {
+                Poll::Ready(slot) => means.read(window, slot, plan, timeline, self.one_by_one),
                 Poll::Pending if means.carrier.reader().arena().has_lost() => {
                     let fault = LoaderFault::Carry(at_first(&window, CarryFault::Read(ReadFault::EngineEnded)));
                     Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
                 }
-                Poll::Pending => return self.stay(Step::Memory(loan, window, one_by_one)),
+                Poll::Pending => return self.stay(Step::Memory(loan, window, plan)),
             },
-            Step::Fill(mut fill, window) => match Pin::new(&mut fill).poll(context) {
-                Poll::Pending => return self.stay(Step::Fill(fill, window)),
+            Step::Read(mut fill, window) => match Pin::new(&mut fill).poll(context) {
+                Poll::Pending => return self.stay(Step::Read(fill, window)),
                 Poll::Ready(Err(error)) => return Next::Failed(window, error),
                 // A few bytes are copied sooner than another thread is told of them.
-                Poll::Ready(Ok(filled)) if filled.bytes_beside() <= 32 << 10 => {
+                Poll::Ready(Ok(filled)) if !means.by_processor && filled.bytes_beside() <= 32 << 10 => {
                     let carried = filled.carried;
                     Step::Over(window, Memory::on_host(filled.finish()), Vec::new(), carried)
                 }
                 Poll::Ready(Ok(filled)) => {
                     timeline.enter(Stage::Transform);
                     let carried = filled.carried;
-                    means.work_on(window, From::Filled(filled), carried)
-                }
-            },
-            Step::Gather(mut gather, window, slot) => match Pin::new(&mut gather).poll(context) {
-                Poll::Pending => return self.stay(Step::Gather(gather, window, slot)),
-                Poll::Ready(Err(error)) => return Next::Failed(window, error),
-                Poll::Ready(Ok((pieces, carried))) => {
-                    timeline.enter(Stage::Transform);
-                    means.work_on(window, From::Gathered(pieces, slot), carried)
+                    let from = if means.by_processor { From::beside(filled) } else { From::Filled(filled) };
+                    means.work_on(window, from, carried)
                 }
             },
             Step::Carry(mut carry, window) => match Pin::new(&mut carry).poll(context) {

@@ -19,6 +19,7 @@ impl Timeline {
     /// From now on it is in `stage`.
     pub(super) fn enter(&mut self, stage: Stage) {
         if self.stage() != stage {
+            tracing::trace!("{stage}");
             self.steps.push((stage, Instant::now()));
         }
     }

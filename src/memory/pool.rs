@@ -136,6 +136,9 @@ impl State {
 
     fn put(&mut self, span: Span) {
         let Span { mut start, mut len } = span;
+        if len == 0 {
+            return;
+        }
         self.lent -= len;
         if let Some((&before, &size)) = self.free.range(..start).next_back()
             && before + size == start
@@ -232,6 +235,15 @@ impl Lease {
         self.span.start
     }
 
+    /// The first `at` bytes, a multiple of [`GRAIN`] and inside the span, and the others: each comes back by itself.
+    pub(crate) fn split(mut self, at: usize) -> (Self, Self) {
+        let at = at.min(self.span.len);
+        let rest = Span { start: self.span.start + at, len: self.span.len - at };
+        self.span.len = at;
+        let rest = Self { pool: self.pool.clone(), span: rest };
+        (self, rest)
+    }
+
     /// Says that this will never be given back.
     pub(crate) fn lose(&self) {
         self.pool.lose();
@@ -282,6 +294,22 @@ mod tests {
             leases.clear();
             prop_assert!(pool.try_lend(64 * GRAIN, GRAIN).is_some());
         }
+    }
+
+    #[test]
+    fn halves_of_a_span_come_back_by_themselves_and_are_joined() {
+        let pool = Pool::new(8 * GRAIN);
+        let (first, rest) = pool.try_lend(6 * GRAIN, GRAIN).unwrap().split(2 * GRAIN);
+        assert_eq!((first.start(), rest.start(), pool.lent()), (0, 2 * GRAIN, 6 * GRAIN));
+        drop(first);
+        assert_eq!(pool.lent(), 4 * GRAIN);
+        drop(rest);
+        assert!(pool.try_lend(8 * GRAIN, GRAIN).is_some());
+        let (all, none) = pool.try_lend(2 * GRAIN, GRAIN).unwrap().split(2 * GRAIN);
+        drop(none);
+        assert_eq!(pool.lent(), 2 * GRAIN);
+        drop(all);
+        assert!(pool.try_lend(8 * GRAIN, GRAIN).is_some());
     }
 
     #[test]

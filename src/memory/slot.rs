@@ -29,6 +29,14 @@ impl Slot {
         self.mapping.at(self.lease.start())
     }
 
+    /// The first `len` bytes, and those from the next multiple of `align` on, which is one of 4096: two slots.
+    pub(crate) fn split(self, len: usize, align: usize) -> (Self, Self) {
+        let at = len.next_multiple_of(align).min(self.len);
+        let (first, rest) = self.lease.split(at);
+        let rest = Self { lease: rest, mapping: Arc::clone(&self.mapping), len: self.len - at };
+        (Self { lease: first, mapping: self.mapping, len: len.min(at) }, rest)
+    }
+
     /// Says that this will never be given back, to who waits for it.
     pub(crate) fn lose(&self) {
         self.lease.lose();

@@ -12,7 +12,7 @@ use super::core::{Core, no_route};
 use super::decision::Decision;
 use super::direct::Direct;
 use super::error::CarryError;
-use super::fill::{Fill, Gather};
+use super::fill::{Fill, FillPlan, gather_now};
 use super::landed::Landed;
 use super::placed::Placed;
 use super::reason::NoRoute;
@@ -21,7 +21,6 @@ use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProp
 use crate::device::{Device, DeviceBuffer, DeviceError, DeviceFault};
 use crate::memory::Slot;
 use crate::storage::{Extent, File, Pieces, Place, Reader};
-use crate::sync::wait_for;
 
 /// Carries extents of files to one device, by the best route that each file has. Cloning gives another handle.
 ///
@@ -145,19 +144,24 @@ impl Carrier {
         CarryInto::new(&self.core, buffer, placed)
     }
 
-    /// Extents to places of a slot of the reader's arena, which does not move meanwhile.
-    pub(crate) fn fill(&self, slot: Slot, places: Vec<Place>) -> Fill {
-        Fill::new(&self.core, slot, places)
+    /// How extents would be read to places of `len` bytes of host memory.
+    pub(crate) fn plan_fill(&self, places: Vec<Place>, len: usize) -> Result<FillPlan, CarryError> {
+        FillPlan::new(&self.core, places, len)
     }
 
-    /// Extents to host memory while `held` bytes of it are kept for what becomes of them.
-    pub(crate) fn gather(&self, extents: &[Extent], held: usize) -> Gather {
-        Gather::new(&self.core, extents, held)
+    /// How extents would be read to host memory beside `len` bytes for what becomes of them.
+    pub(crate) fn plan_beside(&self, extents: &[Extent], len: usize) -> Result<FillPlan, CarryError> {
+        FillPlan::beside(&self.core, extents, len)
     }
 
-    /// The same, awaited on this thread.
+    /// Extents to host memory, beside `held` bytes of it that the caller keeps, awaited on this thread.
     pub(crate) fn gather_now(&self, extents: &[Extent], held: usize) -> Result<(Pieces, RouteBytes), CarryError> {
-        wait_for(self.gather(extents, held), |_| {})
+        gather_now(&self.core, extents, held)
+    }
+
+    /// Does it, in a slot of the reader's arena that is as the plan says.
+    pub(crate) fn fill(&self, plan: FillPlan, slot: Slot) -> Fill {
+        Fill::new(&self.core, plan, slot)
     }
 
     /// Extents to places of `len` bytes of the device's budget: one piece, on a CUDA device only.

@@ -13,26 +13,30 @@ use super::reason::NoRoute;
 use crate::memory::{MemoryError, Slot};
 use crate::storage::{Extent, Pieces, Place, Plan, Read, ReadFault, Watch, straight};
 
+/// How extents are to be read to host memory: some to their places, and the others beside them.
+///
+/// All the memory it takes is one piece, so that nothing that is under way ever waits for more.
+pub(crate) struct FillPlan {
+    straight: Plan,
+    beside: Plan,
+    /// Where each piece of what is read beside its place goes.
+    places: Vec<usize>,
+    /// Bytes that have places in them.
+    len: usize,
+}
+
 /// Bytes on their way to places of a slot.
 pub(crate) struct Fill {
     core: Arc<Core>,
-    state: Option<State>,
-}
-
-enum State {
-    Reading {
-        straight: Straight,
-        beside: Beside,
-        /// Where each piece of what is read beside it goes.
-        places: Vec<usize>,
-    },
-    Failed(CarryError),
+    straight: Straight,
+    beside: Beside,
+    places: Vec<usize>,
 }
 
 /// What is read to its place.
 enum Straight {
     Reading(Read),
-    Over(Slot, RouteBytes),
+    Over(Option<Slot>, RouteBytes),
 }
 
 /// What is read to another slot.
@@ -55,6 +59,11 @@ impl Filled {
         self.beside.as_ref().map_or(0, |pieces| pieces.iter().map(<[u8]>::len).sum())
     }
 
+    /// The slot, and what was read beside it: a piece for each extent where all were.
+    pub(crate) fn into_parts(self) -> (Slot, Pieces) {
+        (self.slot, self.beside.unwrap_or_else(Pieces::none))
+    }
+
     /// Copies what is not in its place yet: work for the processor, on whichever thread.
     pub(crate) fn finish(mut self) -> Slot {
         if let Some(pieces) = &self.beside {
@@ -67,57 +76,77 @@ impl Filled {
     }
 }
 
-impl Fill {
-    /// `slot` is of the carrier's reader. Places lie inside it and do not overlap.
-    pub(super) fn new(core: &Arc<Core>, slot: Slot, places: Vec<Place>) -> Self {
-        let state = begin(core, slot, places).unwrap_or_else(State::Failed);
-        Self { core: Arc::clone(core), state: Some(state) }
+impl FillPlan {
+    /// Places lie inside `len` bytes and do not overlap.
+    pub(super) fn new(core: &Core, places: Vec<Place>, len: usize) -> Result<Self, CarryError> {
+        check_routes(core, places.first().map(|(extent, _)| extent))?;
+        core.direct_files(places.iter().map(|(extent, _)| extent))?;
+        check_places(len, &places)?;
+        let (straight, rest) = straight(places, core.reader.settings())?;
+        let (extents, places): (Vec<Extent>, Vec<usize>) = rest.into_iter().unzip();
+        Ok(Self { straight, beside: Plan::new(&extents, core.reader.settings())?, places, len })
     }
 
-    /// Whether it waits for memory to come free.
-    pub(crate) fn is_waiting(&self) -> bool {
-        matches!(&self.state, Some(State::Reading { beside: Beside::Reading(read), .. }) if read.is_waiting())
+    /// All of them beside their places, for somebody who makes something else of them in `len` bytes.
+    pub(super) fn beside(core: &Core, extents: &[Extent], len: usize) -> Result<Self, CarryError> {
+        check_routes(core, extents.first())?;
+        core.direct_files(extents)?;
+        let beside = Plan::new(extents, core.reader.settings())?;
+        Ok(Self { straight: Plan::default(), beside, places: Vec::new(), len })
+    }
+
+    /// Bytes that it takes in all: what the slot must have.
+    pub(crate) fn memory(&self) -> usize {
+        let len = self.len.max(1).next_multiple_of(self.align());
+        len.saturating_add(self.beside.layout.len)
+    }
+
+    /// The part of a slot that has places in it, and that for what is read beside them.
+    pub(crate) fn divide(&self, slot: Slot) -> (Slot, Slot) {
+        slot.split(self.len.max(1), self.align())
+    }
+
+    /// What the slot must be a multiple of.
+    pub(crate) fn align(&self) -> usize {
+        self.beside.memory_align.max(4096)
+    }
+}
+
+impl Fill {
+    /// `slot` is of the carrier's reader, and as long as the plan says.
+    pub(super) fn new(core: &Arc<Core>, plan: FillPlan, slot: Slot) -> Self {
+        let (slot, other) = plan.divide(slot);
+        let beside = match plan.beside.layout.parts.is_empty() {
+            true => Beside::Over(None),
+            false => Beside::Reading(core.reader.read_into(plan.beside, other)),
+        };
+        let straight = match plan.straight.layout.parts.is_empty() {
+            true => Straight::Over(Some(slot), RouteBytes::default()),
+            false => Straight::Reading(core.reader.read_into(plan.straight, slot)),
+        };
+        Self { core: Arc::clone(core), straight, beside, places: plan.places }
     }
 
     /// What tells what it is waiting for.
     pub(crate) fn watches(&self) -> Vec<Watch> {
-        let Some(State::Reading { straight, beside, .. }) = &self.state else { return Vec::new() };
-        let straight = if let Straight::Reading(read) = straight { read.watch() } else { None };
-        let beside = if let Beside::Reading(read) = beside { read.watch() } else { None };
+        let straight = if let Straight::Reading(read) = &self.straight { read.watch() } else { None };
+        let beside = if let Beside::Reading(read) = &self.beside { read.watch() } else { None };
         straight.into_iter().chain(beside).collect()
     }
 }
 
-fn begin(core: &Arc<Core>, slot: Slot, places: Vec<Place>) -> Result<State, CarryError> {
-    check_routes(core, places.first().map(|(extent, _)| extent))?;
-    core.direct_files(places.iter().map(|(extent, _)| extent))?;
-    check_places(slot.len(), &places)?;
-    let settings = core.reader.settings();
-    let (plan, rest) = straight(places, settings)?;
-    let (extents, places): (Vec<Extent>, Vec<usize>) = rest.into_iter().unzip();
-    let beside = match extents.is_empty() {
-        true => Beside::Over(None),
-        false => Beside::Reading(read_beside(core, &extents, slot.len())?),
-    };
-    let straight = match plan.layout.parts.is_empty() {
-        true => Straight::Over(slot, RouteBytes::default()),
-        false => Straight::Reading(core.reader.read_into(plan, slot)),
-    };
-    Ok(State::Reading { straight, beside, places })
-}
-
-/// Reads to another slot while one of `held` bytes is kept: both must fit the budget, or one would wait for the other.
-fn read_beside(core: &Core, extents: &[Extent], held: usize) -> Result<Read, CarryError> {
-    let plan = Plan::new(extents, core.reader.settings())?;
-    let whole = |len: usize| (len as u64).next_multiple_of(4096);
-    let (asked, budget) = (whole(held) + whole(plan.layout.len), core.reader.arena().budget());
-    match (asked > budget, extents.first()) {
-        (true, Some(first)) => {
-            let fault = CarryFault::Memory(MemoryError::OverBudget { asked, budget });
-            Err(CarryError { path: first.file.path().to_owned(), offset: first.offset, fault })
-        }
-        _ => Ok(core.reader.read_planned(plan)),
+/// Reads extents beside `held` bytes of the reader's arena that the caller keeps, and waits for that on this thread.
+pub(super) fn gather_now(core: &Core, extents: &[Extent], held: usize) -> Result<(Pieces, RouteBytes), CarryError> {
+    let plan = FillPlan::beside(core, extents, held)?;
+    let (asked, budget) = (plan.memory() as u64, core.reader.arena().budget());
+    if let Some(first) = extents.first().filter(|_| asked > budget) {
+        let fault = CarryFault::Memory(MemoryError::OverBudget { asked, budget });
+        return Err(CarryError { path: first.file.path().to_owned(), offset: first.offset, fault });
     }
+    let pieces = core.reader.read_planned(plan.beside).wait()?;
+    let carried = pieces.carried().as_ref().map(RouteBytes::of_reads).unwrap_or_default();
+    core.tally.add(carried);
+    Ok((pieces, carried))
 }
 
 /// Sees that bytes can go to host memory at all.
@@ -150,25 +179,18 @@ impl Future for Fill {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let Some(state) = &mut this.state else { return Poll::Pending };
-        let outcome = match state {
-            State::Failed(_) => Ok(()),
-            State::Reading { straight, beside, .. } => ready!(poll_both(straight, beside, context)),
-        };
-        match (outcome, this.state.take()) {
-            (Err(error), _) | (Ok(()), Some(State::Failed(error))) => Poll::Ready(Err(error)),
-            (
-                Ok(()),
-                Some(State::Reading { straight: Straight::Over(slot, carried), beside: Beside::Over(beside), places }),
-            ) => {
-                let mut carried = carried;
-                carried +=
-                    beside.as_ref().and_then(Pieces::carried).as_ref().map(RouteBytes::of_reads).unwrap_or_default();
-                this.core.tally.add(carried);
-                Poll::Ready(Ok(Filled { slot, beside, places, carried }))
-            }
-            _ => Poll::Pending,
+        if let Err(error) = ready!(poll_both(&mut this.straight, &mut this.beside, context)) {
+            return Poll::Ready(Err(error));
         }
+        let (Straight::Over(slot, carried), Beside::Over(beside)) = (&mut this.straight, &mut this.beside) else {
+            return Poll::Pending;
+        };
+        // Polled again after it was ready: there is nothing more to come.
+        let Some(slot) = slot.take() else { return Poll::Pending };
+        let (beside, mut carried) = (beside.take(), *carried);
+        carried += beside.as_ref().and_then(Pieces::carried).as_ref().map(RouteBytes::of_reads).unwrap_or_default();
+        this.core.tally.add(carried);
+        Poll::Ready(Ok(Filled { slot, beside, places: std::mem::take(&mut this.places), carried }))
     }
 }
 
@@ -178,7 +200,7 @@ fn poll_both(straight: &mut Straight, beside: &mut Beside, context: &mut Context
         match Pin::new(read).poll(context) {
             Poll::Pending => pending = true,
             Poll::Ready(pieces) => match pieces.map(landed) {
-                Ok(Some((slot, carried))) => *straight = Straight::Over(slot, carried),
+                Ok(Some((slot, carried))) => *straight = Straight::Over(Some(slot), carried),
                 // No job of it is left: nobody else can have it.
                 Ok(None) => {
                     let error = CarryError {
@@ -206,51 +228,4 @@ fn poll_both(straight: &mut Straight, beside: &mut Beside, context: &mut Context
 fn landed(pieces: Pieces) -> Option<(Slot, RouteBytes)> {
     let carried = pieces.carried().as_ref().map(RouteBytes::of_reads).unwrap_or_default();
     Some((pieces.into_request()?.into_slot()?, carried))
-}
-
-/// Extents on their way to host memory, wherever there is room: what is worked on before it goes on to the device.
-pub(crate) struct Gather {
-    core: Arc<Core>,
-    state: Result<Read, Option<CarryError>>,
-}
-
-impl Gather {
-    /// `held` bytes of the carrier's host memory are kept meanwhile.
-    pub(super) fn new(core: &Arc<Core>, extents: &[Extent], held: usize) -> Self {
-        let begin = || {
-            check_routes(core, extents.first())?;
-            core.direct_files(extents)?;
-            read_beside(core, extents, held)
-        };
-        Self { core: Arc::clone(core), state: begin().map_err(Some) }
-    }
-
-    /// Whether it waits for memory to come free.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.state.as_ref().is_ok_and(Read::is_waiting)
-    }
-
-    /// What tells what it is waiting for.
-    pub(crate) fn watches(&self) -> Vec<Watch> {
-        self.state.as_ref().ok().and_then(Read::watch).into_iter().collect()
-    }
-}
-
-impl Future for Gather {
-    type Output = Result<(Pieces, RouteBytes), CarryError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        match &mut this.state {
-            Err(error) => error.take().map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
-            Ok(read) => {
-                let outcome = ready!(Pin::new(read).poll(context));
-                Poll::Ready(outcome.map_err(CarryError::from).map(|pieces| {
-                    let carried = pieces.carried().as_ref().map(RouteBytes::of_reads).unwrap_or_default();
-                    this.core.tally.add(carried);
-                    (pieces, carried)
-                }))
-            }
-        }
-    }
 }

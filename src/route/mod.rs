@@ -39,7 +39,7 @@ pub(crate) use carry_placed::CarryPlaced;
 pub use decision::{Decision, Rejected, Route, Switch};
 pub use direct::DirectForm;
 pub use error::{CarryError, CarryFault};
-pub(crate) use fill::{Fill, Filled, Gather};
+pub(crate) use fill::{Fill, FillPlan, Filled};
 pub use hindrance::Hindrance;
 pub use landed::Landed;
 pub use placed::Placed;

@@ -22,6 +22,11 @@ impl Pieces {
         Self { request, ranges }
     }
 
+    /// Those of nothing.
+    pub(crate) fn none() -> Self {
+        Self { request: None, ranges: Vec::new() }
+    }
+
     /// How many extents were read.
     pub fn len(&self) -> usize {
         self.ranges.len()

@@ -32,7 +32,7 @@ pub(crate) struct PlanSettings {
     pub(crate) gap: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) files: Vec<File>,
     pub(crate) layout: Layout,
