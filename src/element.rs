@@ -82,7 +82,7 @@ mod tests {
             let there = &memory[at..at + bytes.len()];
             let numbers = numbers::<u32>(there).unwrap();
             assert_eq!(numbers, values);
-            assert_eq!(matches!(numbers, Cow::Borrowed(_)), there.as_ptr().addr() % 4 == 0);
+            assert_eq!(matches!(numbers, Cow::Borrowed(_)), there.as_ptr().addr().is_multiple_of(4));
         }
         assert_eq!(numbers::<u32>(&bytes[..7]), None);
         assert_eq!(numbers::<u32>(&[]).unwrap(), &[0_u32; 0][..]);

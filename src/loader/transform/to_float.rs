@@ -39,14 +39,9 @@ pub struct ToFloat {
 impl ToFloat {
     /// Every tensor as `F32`, neither scaled nor shifted.
     pub fn new() -> Self {
-        Self {
-            fields: Fields::All,
-            channels: Channels::Last,
-            scale: 1.0,
-            mean: vec![0.0],
-            std: vec![1.0],
-            repeated: (vec![0.0], vec![1.0]),
-        }
+        let (fields, channels) = (Fields::All, Channels::Last);
+        let (mean, std) = (vec![0.0], vec![1.0]);
+        Self { fields, channels, scale: 1.0, mean, std, repeated: Default::default() }.repeat()
     }
 
     /// What each number is multiplied by first.

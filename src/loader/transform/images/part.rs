@@ -31,7 +31,7 @@ impl Part {
             let part_area = area * (least_area + (1.0 - least_area) * draws.unit());
             // As often wider as narrower. No logarithm: those differ between machines.
             let stretch = 1.0 + draws.unit() / 3.0;
-            let stretch = if draws.next() % 2 == 0 { stretch } else { 1.0 / stretch };
+            let stretch = if draws.next().is_multiple_of(2) { stretch } else { 1.0 / stretch };
             let aspect = f64::from(target.0) / f64::from(target.1) * stretch;
             let side = |squared: f64| squared.sqrt().round().clamp(1.0, f64::from(u32::MAX)) as u32;
             let (part_width, part_height) = (side(part_area * aspect), side(part_area / aspect));

@@ -96,5 +96,6 @@ fn pointers_to_transforms_are_transforms() {
     };
     doubles(Box::new(double()) as Box<dyn Transform>);
     doubles(std::sync::Arc::new(double()) as std::sync::Arc<dyn Transform>);
-    doubles(&double());
+    let lent = double();
+    doubles(&lent as &dyn Transform);
 }

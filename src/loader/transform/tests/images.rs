@@ -25,6 +25,12 @@ fn jpeg(picture: &RgbImage) -> Vec<u8> {
     file
 }
 
+/// The checksum of a PNG's chunk (annex D of its specification).
+fn crc(chunk: &[u8]) -> u32 {
+    let shifted = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+    !chunk.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| shifted(crc)))
+}
+
 fn decoded(transform: &DecodeImage, name: &str, file: &[u8], index: u64) -> Result<Vec<u8>, TransformError> {
     let done = run_as(transform, &[(TensorSpec::new(name, DType::U8, [file.len() as u64]), file)], index, 0, 0)?;
     Ok(done[0].1.clone())
@@ -49,12 +55,9 @@ fn a_picture_of_the_size_asked_for_is_what_was_stored_in_either_order() {
 fn a_png_is_decoded_as_its_format_says() {
     fn chunk(file: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {
         let content = [&kind[..], data].concat();
-        let crc = content.iter().fold(!0_u32, |crc, byte| {
-            (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
-        });
         file.extend((data.len() as u32).to_be_bytes());
-        file.extend(content);
-        file.extend((!crc).to_be_bytes());
+        file.extend(&content);
+        file.extend(crc(&content).to_be_bytes());
     }
     // Two lines of two pixels, each line after its filter, which is none.
     let raw = [0, 1, 2, 3, 4, 5, 6, 0, 7, 8, 9, 10, 11, 12];
@@ -204,10 +207,8 @@ fn a_picture_of_too_many_pixels_is_refused_from_its_header() {
     let mut file = png(places(4, 4));
     // The width and height of the header, and its checksum.
     file[16..24].copy_from_slice(&[0, 1, 0, 0, 0, 1, 0, 0]);
-    let crc = file[12..29].iter().fold(!0_u32, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
-    });
-    file[29..33].copy_from_slice(&(!crc).to_be_bytes());
+    let sum = crc(&file[12..29]);
+    file[29..33].copy_from_slice(&sum.to_be_bytes());
     let said = decoded(&DecodeImage::new(4, 4), "png", &file, 0).unwrap_err().to_string();
     assert!(said.contains("65536 x 65536"), "{said}");
     let mut file = jpeg(&places(16, 16));
