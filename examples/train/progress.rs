@@ -46,7 +46,11 @@ impl Progress {
         let stalled = loader.stalls.total().as_secs_f64();
         println!("\nloss: {first:.3} nats a byte over the first {some} steps, {last:.3} over the last");
         println!("speed: {:.0} tokens/s", self.tokens_a_second());
-        println!("stalled for data: {stalled:.3} s of {:.1}, {:.2} %", self.seconds(), 100.0 * stalled / self.seconds());
+        println!(
+            "stalled for data: {stalled:.3} s of {:.1}, {:.2} %",
+            self.seconds(),
+            100.0 * stalled / self.seconds()
+        );
         println!("bytes by route: {}", loader.routes);
     }
 
