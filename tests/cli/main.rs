@@ -10,5 +10,6 @@ mod inspect;
 mod load;
 mod order;
 mod pack;
+mod read;
 mod run;
 mod usage;

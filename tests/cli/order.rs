@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::common::folder;
-use crate::run::{Answer, forebay, run, write};
+use crate::run::{Answer, forebay, member, run, write};
 
 /// Rows of three bytes, as numpy saves them.
 fn npy(rows: usize) -> Vec<u8> {
@@ -76,20 +76,6 @@ fn lines_are_those_of_the_contract() {
         "stall_seconds": 0.0,
     });
     assert_eq!(summary, expected);
-}
-
-/// A member of a tar archive, in POSIX's ustar format.
-fn member(name: &str, bytes: &[u8]) -> Vec<u8> {
-    let mut header = [0; 512];
-    header[..name.len()].copy_from_slice(name.as_bytes());
-    header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
-    header[156] = b'0';
-    header[257..265].copy_from_slice(b"ustar\x0000");
-    header[148..156].fill(b' ');
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-    let padding = vec![0; bytes.len().next_multiple_of(512) - bytes.len()];
-    [&header[..], bytes, &padding].concat()
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn an_unknown_suffix_is_answered_with_those_there_are() {
 
 #[test]
 fn the_help_of_a_command_ends_with_a_line_that_the_command_takes() {
-    for command in ["cat", "doctor", "load", "inspect", "order", "pack"] {
+    for command in ["cat", "doctor", "load", "inspect", "order", "pack", "read"] {
         let help = String::from_utf8(run([command, "--help"]).stdout).unwrap();
         let example = help.trim_end().lines().last().unwrap();
         let words = example.strip_prefix("Example: forebay ").unwrap_or_else(|| panic!("{help}"));

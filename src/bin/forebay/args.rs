@@ -40,6 +40,9 @@ pub enum Command {
     /// Rewrites a dataset as safetensors files whose data begins on a block of 4096 bytes
     #[command(after_help = "Example: forebay pack tokens.bin --seq-len 1024 -o packed/")]
     Pack(Pack),
+    /// Reads a dataset batch by batch, as a training loop would have it, and tells what each batch is
+    #[command(after_help = "Example: forebay read 'shard-{000..002}.tar' --shuffle full --batch-size 64 --hash --json")]
+    Read(Read),
 }
 
 #[derive(Debug, Args)]
@@ -104,6 +107,18 @@ pub struct Pack {
     pub overwrite: bool,
     #[command(flatten)]
     pub dataset: DatasetFlags,
+}
+
+#[derive(Debug, Args)]
+pub struct Read {
+    /// Files, folders, brace patterns such as `shard-{000..005}.tar`, or a model's `*.index.json`
+    #[arg(value_name = "DATASET", required = true)]
+    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub flags: LoaderFlags,
+    /// Tells the SHA-256 of each sample, over all that it holds
+    #[arg(long)]
+    pub hash: bool,
 }
 
 /// How the files of a dataset are to be read, where that does not follow from them.

@@ -54,7 +54,7 @@ struct Line<'a> {
 }
 
 /// All batches together.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     pub batches: u64,
     /// Those that were repeated counted.
@@ -69,6 +69,15 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// As in `2 batches, 64 samples of 1.5 MiB`.
+    pub fn in_words(&self) -> String {
+        let batches = match self.batches {
+            1 => "1 batch".to_owned(),
+            many => format!("{many} batches"),
+        };
+        format!("{batches}, {} of {}", counted(self.samples, "sample"), shown(self.bytes))
+    }
+
     pub fn count(&mut self, batch: &Batch<'_>) {
         self.batches += 1;
         self.samples += batch.ids.len() as u64;

@@ -10,6 +10,8 @@ pub enum Failure {
     Error(String),
     /// A command line that makes no sense, in the words that follow `error: `.
     Usage(String),
+    /// SIGINT has ended it, and what was done until then is told.
+    Interrupted,
     /// Whoever read our output has gone, as `| head` does: nothing left to do, and no mistake.
     StdoutClosed,
 }

@@ -9,13 +9,16 @@ mod carrier;
 mod cat;
 mod doctor;
 mod failure;
+mod hashes;
 mod inspect;
+mod interrupt;
 mod json;
 mod load;
 mod loader_flags;
 mod memory;
 mod order;
 mod pack;
+mod read;
 mod state_file;
 mod stderr;
 mod stdout;
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
             stderr::line(&format!("error: {message}"));
             ExitCode::from(EXIT_ERROR)
         }
+        Err(Failure::Interrupted) => ExitCode::from(interrupt::EXIT_INTERRUPTED),
         Err(Failure::Usage(message)) => {
             stderr::line(&format!("error: {message}; see `forebay --help`"));
             ExitCode::from(EXIT_USAGE)
@@ -63,6 +67,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Inspect(inspect) => inspect::run(&cli.common, inspect),
         Command::Order(order) => order::run(&cli.common, order),
         Command::Pack(pack) => pack::run(&cli.common, pack),
+        Command::Read(read) => read::run(&cli.common, read),
     }
 }
 

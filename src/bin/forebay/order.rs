@@ -7,7 +7,6 @@ use forebay::sampler::{State, Step};
 
 use crate::args::{self, Common};
 use crate::batches::{Batch, Lines, Summary};
-use crate::byte_count::{counted, shown};
 use crate::failure::{Failure, Outcome};
 
 pub fn run(common: &Common, order: &args::Order) -> Outcome {
@@ -48,9 +47,5 @@ fn batch<'a>(
 }
 
 fn in_words(summary: &Summary) -> String {
-    let batches = match summary.batches {
-        1 => "1 batch".to_owned(),
-        many => format!("{many} batches"),
-    };
-    format!("{batches}, {} of {}; none was read", counted(summary.samples, "sample"), shown(summary.bytes))
+    format!("{}; none was read", summary.in_words())
 }

@@ -19,7 +19,15 @@ pub fn line(text: &str) {
     }
 }
 
-/// A progress bar that counts bytes. Only for people: it is shown when stderr is a terminal.
+/// Prints to stdout; where that is the terminal that a bar is on, it steps around the bar.
+pub fn around_bar<T>(print: impl FnOnce() -> T) -> T {
+    match bar().as_ref() {
+        Some(bar) if io::stdout().is_terminal() => bar.suspend(print),
+        _ => print(),
+    }
+}
+
+/// A progress bar that counts bytes, or batches. Only for people: it is shown when stderr is a terminal.
 pub struct Progress(());
 
 impl Progress {
@@ -29,24 +37,30 @@ impl Progress {
     }
 
     pub fn start(bytes: u64) -> Self {
+        Self::styled(bytes, "{bytes} of {total_bytes} {wide_bar} {binary_bytes_per_sec} {eta}")
+    }
+
+    pub fn of_batches(batches: u64) -> Self {
+        Self::styled(batches, "{human_pos} of {human_len} batches {wide_bar} {per_sec} {eta}")
+    }
+
+    fn styled(end: u64, template: &str) -> Self {
         if io::stderr().is_terminal() {
-            let style =
-                ProgressStyle::with_template("{bytes} of {total_bytes} {wide_bar} {binary_bytes_per_sec} {eta}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-            *bar() = Some(ProgressBar::new(bytes).with_style(style));
+            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            *bar() = Some(ProgressBar::new(end).with_style(style));
         }
         Self(())
     }
 
-    pub fn reach(&self, bytes: u64) {
+    pub fn reach(&self, position: u64) {
         if let Some(bar) = bar().as_ref() {
-            bar.set_position(bytes);
+            bar.set_position(position);
         }
     }
 
-    pub fn advance(&self, bytes: u64) {
+    pub fn advance(&self, by: u64) {
         if let Some(bar) = bar().as_ref() {
-            bar.inc(bytes);
+            bar.inc(by);
         }
     }
 }
