@@ -127,7 +127,7 @@ impl Drop for Batch {
         let Some(stream) = &self.origin.stream else { return };
         if let Err(error) = self.memory.used_on(stream) {
             tracing::warn!("a batch's memory is kept for good, since its use cannot be followed: {error}");
-            std::mem::forget(self.memory.clone());
+            self.memory.keep_for_ever();
         }
     }
 }

@@ -20,7 +20,7 @@ use super::stage::Stage;
 use super::timeline::Timeline;
 use crate::device::DeviceKind;
 use crate::memory::{Loan, Slot};
-use crate::route::{Carrier, CarryError, CarryFault, CarryPlaced, Fill, FillPlan, RouteBytes, Upload};
+use crate::route::{Carrier, CarryError, CarryFault, CarryPlaced, Fill, FillPlan, Landing, Room, RouteBytes, Upload};
 use crate::sampler::Cursor;
 use crate::storage::ReadFault;
 
@@ -44,9 +44,13 @@ pub(super) struct Flight {
     /// Where its first batch begins, in the order and in the files.
     at: Cursor,
     first: Option<(PathBuf, u64)>,
+    /// Where on the device it will go, once the processor is done with it.
+    landing: Option<Landing>,
 }
 
 enum Step {
+    /// Waits for device memory. The last says whether it is read sample by sample.
+    Room(Room, Window, bool),
     /// Waits for host memory.
     Memory(Loan, Window, FillPlan),
     Read(Fill, Window),
@@ -76,9 +80,22 @@ impl Means {
         Self { carrier, pool, work, by_processor, on_device }
     }
 
-    /// Whether what cannot be read at once may be read sample by sample, in host memory.
-    pub(super) fn can_read_one_by_one(&self) -> bool {
-        !(self.on_device && self.carrier.is_direct_alone())
+    /// Whether what cannot be read at once may be read sample by sample, in host memory: where that has room for it.
+    pub(super) fn can_read_one_by_one(&self, window: &Window) -> bool {
+        /// A read may be a block longer at both ends.
+        const EDGES: u64 = 2 * 4096;
+        let sample = |sample: usize| {
+            let extents = &window.extents[window.extents_of(sample)];
+            extents.iter().map(|extent| extent.len().saturating_add(EDGES)).fold(0, u64::saturating_add)
+        };
+        let largest = (0..window.samples.len()).map(sample).max().unwrap_or(0);
+        let whole = (window.len as u64).next_multiple_of(4096).saturating_add(largest);
+        !self.is_direct_alone() && whole <= self.carrier.reader().arena().budget()
+    }
+
+    /// Whether no byte may go to the device by way of the host.
+    pub(super) fn is_direct_alone(&self) -> bool {
+        self.on_device && self.carrier.is_direct_alone()
     }
 
     pub(super) fn begin(&self, window: Window, timeline: Timeline) -> Flight {
@@ -99,11 +116,15 @@ impl Means {
             let carry = self.carrier.carry_placed(window.places(), window.len);
             timeline.enter(if carry.is_waiting() { Stage::Memory } else { Stage::Read });
             Step::Carry(carry, window)
+        } else if self.on_device {
+            timeline.enter(Stage::Memory);
+            let (path, offset) = first.clone().unwrap_or_default();
+            Step::Room(self.carrier.room(window.len, path, offset), window, one_by_one)
         } else {
             self.take_memory(window, &mut timeline, one_by_one)
         };
         drop(entered);
-        Flight { step, span, timeline, memory, batches, one_by_one, at, first }
+        Flight { step, span, timeline, memory, batches, one_by_one, at, first, landing: None }
     }
 
     fn take_memory(&self, window: Window, timeline: &mut Timeline, one_by_one: bool) -> Step {
@@ -188,6 +209,7 @@ impl Flight {
             one_by_one: false,
             at,
             first: None,
+            landing: None,
         }
     }
 
@@ -201,15 +223,15 @@ impl Flight {
     }
 
     pub(super) fn is_reading(&self) -> bool {
-        matches!(self.step, Step::Memory(..) | Step::Read(..) | Step::Carry(..))
+        matches!(self.step, Step::Room(..) | Step::Memory(..) | Step::Read(..) | Step::Carry(..))
     }
 
     /// Whether those behind it would only wait behind it.
     pub(super) fn waits_for_memory(&self) -> bool {
         match &self.step {
+            Step::Room(room, ..) => room.is_waiting(),
             Step::Memory(..) => true,
             Step::Carry(carry, _) => carry.is_waiting(),
-            Step::Upload(upload, ..) => upload.is_waiting(),
             _ => false,
         }
     }
@@ -249,6 +271,14 @@ impl Flight {
         let _entered = self.span.clone().entered();
         let timeline = &mut self.timeline;
         let next = match std::mem::replace(&mut self.step, Step::Between) {
+            Step::Room(mut room, window, one_by_one) => match Pin::new(&mut room).poll(context) {
+                Poll::Pending => return self.stay(Step::Room(room, window, one_by_one)),
+                Poll::Ready(Err(error)) => return Next::Failed(window, error),
+                Poll::Ready(Ok(landing)) => {
+                    self.landing = Some(landing);
+                    means.take_memory(window, timeline, one_by_one)
+                }
+            },
             Step::Memory(mut loan, window, plan) => match Pin::new(&mut loan).poll(context) {
                 Poll::Ready(slot) => means.read(window, slot, plan, timeline, self.one_by_one),
                 Poll::Pending if means.carrier.reader().arena().has_lost() => {
@@ -291,7 +321,7 @@ impl Flight {
                     let fault = LoaderFault::Died("worker");
                     Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
                 }
-                Poll::Ready(Ok(assembled)) => assembled_to(means, assembled, carried, timeline),
+                Poll::Ready(Ok(assembled)) => assembled_to(means, assembled, carried, timeline, self.landing.take()),
             },
             Step::Upload(mut upload, window, failures, carried) => match Pin::new(&mut upload).poll(context) {
                 Poll::Pending => return self.stay(Step::Upload(upload, window, failures, carried)),
@@ -311,15 +341,21 @@ impl Flight {
     }
 }
 
-fn assembled_to(means: &Means, assembled: Assembled, mut carried: RouteBytes, timeline: &mut Timeline) -> Step {
+fn assembled_to(
+    means: &Means,
+    assembled: Assembled,
+    mut carried: RouteBytes,
+    timeline: &mut Timeline,
+    landing: Option<Landing>,
+) -> Step {
     let Assembled { window, slot, failures, carried: here } = assembled;
     carried += here;
-    if !means.on_device {
+    let Some(landing) = landing else {
         return Step::Over(window, Memory::on_host(slot), failures, carried);
-    }
+    };
     timeline.enter(Stage::Copy);
     let first = window.extents.first();
     let path = first.map(|first| first.file().path().to_owned()).unwrap_or_default();
     let offset = first.map_or(0, |first| first.offset());
-    Step::Upload(means.carrier.upload(slot, path, offset), window, failures, carried)
+    Step::Upload(means.carrier.upload(slot, landing, path, offset), window, failures, carried)
 }

@@ -66,6 +66,13 @@ impl Memory {
         }
     }
 
+    /// Somebody may use it for ever: it is never lent again, and whoever waits for memory hears of it.
+    pub(super) fn keep_for_ever(&self) {
+        if let Self::Device(there) = self {
+            lock(&there.landed).keep_for_ever();
+        }
+    }
+
     pub(super) fn used_on(&self, stream: &CudaStream) -> Result<(), DeviceError> {
         match self {
             Self::Host(_) => Ok(()),

@@ -178,25 +178,29 @@ impl Pipeline {
     fn take_failure(&mut self, i: usize, window: Window, error: CarryError) {
         self.flights.truncate(i);
         let is_small = window.batches.len() == 1;
+        let is_unread = matches!(error.fault, CarryFault::Read(_) | CarryFault::Open(_) | CarryFault::Direct(_));
         match error.fault {
             // Sample by sample, to find out which it is.
-            CarryFault::Read(_) | CarryFault::Open(_) | CarryFault::Direct(_) if self.means.can_read_one_by_one() => {
+            _ if is_unread && self.means.can_read_one_by_one(&window) => {
                 self.planner.rewind(window.after.clone());
                 self.planned = false;
                 self.flights.push_back(self.means.begin_one_by_one(window));
             }
             // Too large together: batch by batch.
-            CarryFault::Memory(_) if !is_small => {
-                self.planner.rewind(window.before.clone());
-                self.planned = false;
-                self.settings.window = 0;
-            }
+            CarryFault::Memory(_) if !is_small => self.go_on_batch_by_batch(&window),
+            _ if is_unread && !is_small && !self.means.is_direct_alone() => self.go_on_batch_by_batch(&window),
             _ => {
                 self.planned = true;
                 let error = self.located(&window, error);
                 self.flights.push_back(Flight::failed(error));
             }
         }
+    }
+
+    fn go_on_batch_by_batch(&mut self, window: &Window) {
+        self.planner.rewind(window.before.clone());
+        self.planned = false;
+        self.settings.window = 0;
     }
 
     /// The error of the sample that lies where it happened; of the window's first batch, where none does.

@@ -16,7 +16,7 @@ use super::fill::{Fill, FillPlan, gather_now};
 use super::landed::Landed;
 use super::placed::Placed;
 use super::reason::NoRoute;
-use super::upload::Upload;
+use super::upload::{Landing, Room, Upload};
 use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
 use crate::device::{Device, DeviceBuffer, DeviceError, DeviceFault};
 use crate::memory::Slot;
@@ -169,9 +169,14 @@ impl Carrier {
         CarryPlaced::new(&self.core, places, len)
     }
 
-    /// A slot of the reader's arena to the device: one piece, on a CUDA device only. Errors name `path` and `offset`.
-    pub(crate) fn upload(&self, slot: Slot, path: PathBuf, offset: u64) -> Upload {
-        Upload::new(&self.core, slot, path, offset)
+    /// Room for `len` bytes of the device's budget: one piece, on a CUDA device only. Errors name `path` and `offset`.
+    pub(crate) fn room(&self, len: usize, path: PathBuf, offset: u64) -> Room {
+        Room::new(&self.core, len, path, offset)
+    }
+
+    /// A slot of the reader's arena to the device, where there is room for it. Errors name `path` and `offset`.
+    pub(crate) fn upload(&self, slot: Slot, landing: Landing, path: PathBuf, offset: u64) -> Upload {
+        Upload::new(&self.core, slot, landing, path, offset)
     }
 
     /// Copies a range of a buffer to the heap, and waits for that. For a look at the bytes, or a check.

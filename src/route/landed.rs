@@ -117,6 +117,14 @@ impl Landed {
         Ok(())
     }
 
+    /// Says that somebody may use these bytes for ever, since he cannot be followed: their memory is never lent again.
+    pub(crate) fn keep_for_ever(&self) {
+        if let Place::Device { slot: Some(slot), .. } = &self.place {
+            slot.lose();
+            std::mem::forget(Arc::clone(slot));
+        }
+    }
+
     /// Copies one extent to the heap, from wherever it landed, and waits for that. For a look at the bytes, or a check.
     ///
     /// # Errors

@@ -44,4 +44,4 @@ pub use hindrance::Hindrance;
 pub use landed::Landed;
 pub use placed::Placed;
 pub use reason::NoRoute;
-pub(crate) use upload::Upload;
+pub(crate) use upload::{Landing, Room, Upload};

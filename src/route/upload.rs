@@ -17,66 +17,117 @@ use super::landed::Landed;
 use crate::device::{DeviceError, DeviceLoan, DeviceSlot};
 use crate::memory::Slot;
 
+/// Device memory that an upload is to land in, to come: a future of it.
+///
+/// It is asked for before host memory is, and in the order of the batches: who holds host memory would wait here for whoever
+/// holds device memory, and he may be waiting for host memory, or for an earlier batch.
+pub(crate) struct Room {
+    core: Arc<Core>,
+    /// For errors.
+    place: (PathBuf, u64),
+    state: RoomState,
+}
+
+enum RoomState {
+    Waiting(DeviceLoan),
+    Over(Option<Result<Landing, CarryError>>),
+}
+
+/// Where an upload is to land; nowhere, where it has no bytes.
+pub(crate) struct Landing(Option<DeviceSlot>);
+
+impl Room {
+    pub(super) fn new(core: &Arc<Core>, len: usize, path: PathBuf, offset: u64) -> Self {
+        let place = (path, offset);
+        let state = ask(core, len, &place).unwrap_or_else(|error| RoomState::Over(Some(Err(error))));
+        Self { core: Arc::clone(core), place, state }
+    }
+
+    /// Whether it waits for memory to come free.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state, RoomState::Waiting(_))
+    }
+}
+
+fn ask(core: &Arc<Core>, len: usize, place: &(PathBuf, u64)) -> Result<RoomState, CarryError> {
+    core.check_process().map_err(|error| failed(place, CarryFault::Device(error)))?;
+    let Some(gpu) = core.gpu.as_ref().filter(|_| len > 0) else {
+        return Ok(RoomState::Over(Some(Ok(Landing(None)))));
+    };
+    match gpu.arena.try_loan(len, ALIGN) {
+        Some(slot) => Ok(RoomState::Over(Some(Ok(Landing(Some(slot)))))),
+        None => {
+            let loan = gpu.arena.loan(len, ALIGN).map_err(|error| failed(place, CarryFault::Memory(error)))?;
+            Ok(RoomState::Waiting(loan))
+        }
+    }
+}
+
+fn failed((path, offset): &(PathBuf, u64), fault: CarryFault) -> CarryError {
+    CarryError { path: path.clone(), offset: *offset, fault }
+}
+
+impl Future for Room {
+    type Output = Result<Landing, CarryError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        match &mut this.state {
+            RoomState::Over(outcome) => outcome.take().map_or(Poll::Pending, Poll::Ready),
+            RoomState::Waiting(loan) => {
+                let outcome = match Pin::new(loan).poll(context) {
+                    Poll::Ready(slot) => Ok(Landing(Some(slot))),
+                    Poll::Pending => match this.core.why_in_vain() {
+                        None => return Poll::Pending,
+                        Some(error) => Err(failed(&this.place, CarryFault::Device(error))),
+                    },
+                };
+                this.state = RoomState::Over(None);
+                Poll::Ready(outcome)
+            }
+        }
+    }
+}
+
 /// A slot on its way to the device: a future of where it landed, in one piece.
 pub(crate) struct Upload {
     core: Arc<Core>,
     /// For errors, which only the device can cause.
-    path: PathBuf,
-    offset: u64,
+    place: (PathBuf, u64),
     len: usize,
     state: State,
 }
 
 enum State {
-    /// Waits for device memory.
-    Waiting(DeviceLoan, Option<Slot>),
     Copying(Arc<DeviceSlot>, oneshot::Receiver<Result<RouteBytes, CarryError>>),
     Over(Option<Result<Landed, CarryError>>),
 }
 
 impl Upload {
-    pub(super) fn new(core: &Arc<Core>, slot: Slot, path: PathBuf, offset: u64) -> Self {
+    /// `landing` is room for as many bytes as `slot` has.
+    pub(super) fn new(core: &Arc<Core>, slot: Slot, landing: Landing, path: PathBuf, offset: u64) -> Self {
         let len = slot.len();
-        let mut upload = Self { core: Arc::clone(core), path, offset, len, state: State::Over(None) };
-        upload.state = upload.begin(slot).unwrap_or_else(|error| State::Over(Some(Err(error))));
+        let mut upload = Self { core: Arc::clone(core), place: (path, offset), len, state: State::Over(None) };
+        upload.state = upload.begin(slot, landing).unwrap_or_else(|error| State::Over(Some(Err(error))));
         upload
     }
 
-    /// Whether it waits for memory to come free.
-    pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting(..))
-    }
-
-    fn begin(&self, slot: Slot) -> Result<State, CarryError> {
+    fn begin(&self, slot: Slot, Landing(there): Landing) -> Result<State, CarryError> {
         let core = &self.core;
         core.check_process().map_err(|error| self.failed(error))?;
-        let Some(gpu) = core.gpu.as_ref().filter(|_| self.len > 0) else {
+        let Some(there) = there else {
             return Ok(State::Over(Some(Ok(Landed::nothing(core, std::iter::once(0..0).collect())))));
         };
-        match gpu.arena.try_loan(self.len, ALIGN) {
-            Some(there) => self.copy(slot, there),
-            None => {
-                let loan = gpu.arena.loan(self.len, ALIGN).map_err(|error| CarryError {
-                    path: self.path.clone(),
-                    offset: self.offset,
-                    fault: CarryFault::Memory(error),
-                })?;
-                Ok(State::Waiting(loan, Some(slot)))
-            }
-        }
-    }
-
-    fn copy(&self, slot: Slot, there: DeviceSlot) -> Result<State, CarryError> {
-        let conductor = self.core.conductor().map_err(|error| self.failed(error))?;
+        let conductor = core.conductor().map_err(|error| self.failed(error))?;
         let there = Arc::new(there);
-        let place = Place::new(self.path.clone(), self.offset);
+        let place = Place::new(self.place.0.clone(), self.place.1);
         let (job, outcome) = Job::of_slot(slot, Arc::clone(&there) as _, place);
         conductor.take(job);
         Ok(State::Copying(there, outcome))
     }
 
     fn failed(&self, error: DeviceError) -> CarryError {
-        CarryError { path: self.path.clone(), offset: self.offset, fault: CarryFault::Device(error) }
+        failed(&self.place, CarryFault::Device(error))
     }
 }
 
@@ -85,38 +136,24 @@ impl Future for Upload {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        loop {
-            let next = match &mut this.state {
-                State::Waiting(loan, slot) => {
-                    let outcome = match Pin::new(loan).poll(context) {
-                        Poll::Ready(there) => match slot.take() {
-                            Some(slot) => this.copy(slot, there),
-                            None => return Poll::Pending,
-                        },
-                        Poll::Pending => match this.core.why_in_vain() {
-                            None => return Poll::Pending,
-                            Some(error) => Err(this.failed(error)),
-                        },
-                    };
-                    outcome.unwrap_or_else(|error| State::Over(Some(Err(error))))
+        match &mut this.state {
+            State::Copying(there, outcome) => {
+                if let Err(error) = this.core.check_process() {
+                    // Nobody here will ever hear of it.
+                    let error = this.failed(error);
+                    this.state = State::Over(None);
+                    return Poll::Ready(Err(error));
                 }
-                State::Copying(there, outcome) => {
-                    if let Err(error) = this.core.check_process() {
-                        // Nobody here will ever hear of it.
-                        let error = this.failed(error);
-                        this.state = State::Over(None);
-                        return Poll::Ready(Err(error));
-                    }
-                    let outcome = ready!(Pin::new(outcome).poll(context));
-                    let (there, whole) = (Arc::clone(there), 0..this.len);
-                    let outcome = outcome.unwrap_or_else(|_| Err(this.failed(this.core.ended())));
-                    let landed =
-                        |carried| Landed::on_device(&this.core, there, std::iter::once(whole).collect(), carried);
-                    State::Over(Some(outcome.map(landed)))
-                }
-                State::Over(outcome) => return outcome.take().map_or(Poll::Pending, Poll::Ready),
-            };
-            this.state = next;
+                let outcome = ready!(Pin::new(outcome).poll(context));
+                let (there, whole) = (Arc::clone(there), 0..this.len);
+                let outcome = outcome.unwrap_or_else(|_| Err(this.failed(this.core.ended())));
+                this.state = State::Over(None);
+                Poll::Ready(
+                    outcome
+                        .map(|carried| Landed::on_device(&this.core, there, std::iter::once(whole).collect(), carried)),
+                )
+            }
+            State::Over(outcome) => outcome.take().map_or(Poll::Pending, Poll::Ready),
         }
     }
 }
