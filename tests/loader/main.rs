@@ -12,4 +12,6 @@ mod stream;
 mod datasets;
 mod drops;
 mod equal;
+mod faults;
+mod skips;
 mod stalls;
