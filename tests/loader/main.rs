@@ -13,5 +13,7 @@ mod datasets;
 mod drops;
 mod equal;
 mod faults;
+mod liars;
+mod ragged;
 mod skips;
 mod stalls;

@@ -42,10 +42,9 @@ fn times(want: &[Taken], bad: &BTreeSet<u64>) -> u64 {
 fn damaged_records_are_left_out_and_nothing_else_is() {
     let folder = folder();
     let bad: BTreeSet<u64> = [3, 4, 5, 50, 51, 99].into();
-    for (name, lens) in [
-        ("packed", (0..100).map(|i| 1 + i * 997 % 6000).collect::<Vec<u64>>()),
-        ("alike", vec![2000; 100]),
-    ] {
+    for (name, lens) in
+        [("packed", (0..100).map(|i| 1 + i * 997 % 6000).collect::<Vec<u64>>()), ("alike", vec![2000; 100])]
+    {
         let path = folder.path().join(format!("{name}.tfrecord"));
         let starts = write_tfrecords(&path, &lens);
         bad.iter().for_each(|&index| flip(&path, starts[index as usize] + lens[index as usize] / 3));
@@ -66,7 +65,11 @@ fn damaged_records_are_left_out_and_nothing_else_is() {
                     assert_same(&got, &without(&want, &bad), &what);
                     let stats = monitor.stats();
                     assert_eq!(stats.skipped, times(&want, &bad), "{what}");
-                    assert_eq!(stats.samples, got.iter().map(|batch| batch.indices.len() as u64).sum::<u64>(), "{what}");
+                    assert_eq!(
+                        stats.samples,
+                        got.iter().map(|batch| batch.indices.len() as u64).sum::<u64>(),
+                        "{what}"
+                    );
                     let bytes: usize = got.iter().flat_map(|batch| &batch.rows).flatten().map(|row| row.2.len()).sum();
                     assert_eq!(stats.bytes, bytes as u64, "{what}: the bytes of the samples that came");
                 }
@@ -163,8 +166,7 @@ fn a_sample_that_the_transform_refuses_is_an_error_or_is_left_out() {
             assert!(reason.contains("as told") && error.to_string().contains("as told"), "{what}: {error}");
             assert!(!error.to_string().contains('\n'), "{what}: one line: {error}");
 
-            let mut loader =
-                setting.builder(&dataset).workers(workers).map(refuses()).skip_corrupt(1).build().unwrap();
+            let mut loader = setting.builder(&dataset).workers(workers).map(refuses()).skip_corrupt(1).build().unwrap();
             let (got, error) = guarded(&what, move || drained(&mut loader));
             assert!(error.is_none(), "{what}: {error:?}");
             assert_same(&got, &without(&want, &[137].into()), &what);

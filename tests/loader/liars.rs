@@ -1,0 +1,280 @@
+//! Datasets and transforms of somebody's own that are wrong, or panic: an error that says so, never a hang, never other
+//! bytes.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use forebay::dataset::{DType, Dataset, DatasetError, FileRange, SampleSpec, TensorSpec};
+use forebay::loader::LoaderFault;
+use forebay::loader::transform::{Output, Sample, Transform, TransformError};
+use forebay::{Error, LoaderError, Remainder, Shuffle, World};
+
+use crate::common::watchdog::guarded;
+use crate::common::{data, folder};
+use crate::datasets::{Told, push};
+use crate::stream::{Setting, assert_same, drained, records};
+
+const LEN: u64 = 40_000;
+
+/// Forty samples of a thousand bytes, of which number 21 is told by `lie`.
+fn lying(
+    lie: impl Fn(&mut SampleSpec) -> Result<(), DatasetError> + Send + Sync + 'static,
+) -> (tempfile::TempDir, Arc<dyn Dataset>) {
+    let folder = folder();
+    let path = folder.path().join("x.bin");
+    data::write_dense(&path, 1, LEN).unwrap();
+    let dataset = Told::new(&[path], 40, move |index, sample| {
+        if index == 21 {
+            return lie(sample);
+        }
+        push(sample, 0, index * 1000, 1000);
+        Ok(())
+    });
+    (folder, dataset)
+}
+
+/// What a loader of such a dataset ends with, behind the five batches before it.
+fn told(what: &str, dataset: &Arc<dyn Dataset>) -> LoaderError {
+    let mut errors = Vec::new();
+    for workers in [0, 2] {
+        let setting = Setting { shuffle: Shuffle::None, ..Setting::new(4) };
+        let mut loader = setting.builder(dataset).workers(workers).build().unwrap();
+        let (got, error) = guarded(what, move || drained(&mut loader));
+        let error = error.unwrap_or_else(|| panic!("{what}: no error"));
+        assert_eq!(got.len(), 5, "{what}: {error}");
+        assert_eq!(got[4].rows[3][0].2, data::bytes(1, 19_000, 1000), "{what}");
+        assert!(!error.to_string().contains('\n'), "{what}: {error}");
+        errors.push(error);
+    }
+    errors.pop().unwrap()
+}
+
+fn range(file: u32, offset: u64, len: u64) -> FileRange {
+    FileRange { file, offset, len }
+}
+
+#[test]
+fn a_dataset_that_gives_other_places_than_there_are_is_told_so() {
+    type Lie = fn(&mut SampleSpec);
+    let lies: [(&str, Lie); 11] = [
+        ("fewer bytes than the shape", |sample| {
+            sample.push(TensorSpec::new("x", DType::U8, [1000]), [range(0, 0, 999)])
+        }),
+        ("more bytes than the shape", |sample| {
+            sample.push(TensorSpec::new("x", DType::U8, [1000]), [range(0, 0, 1001)])
+        }),
+        ("no place", |sample| sample.push(TensorSpec::new("x", DType::U8, [1000]), [])),
+        ("a file that is none", |sample| sample.push(TensorSpec::new("x", DType::U8, [9]), [range(1, 0, 9)])),
+        ("the last file there can be", |sample| {
+            sample.push(TensorSpec::new("x", DType::U8, [9]), [range(u32::MAX, 0, 9)])
+        }),
+        ("past the end", |sample| push(sample, 0, LEN - 10, 11)),
+        ("far past the end", |sample| push(sample, 0, 1 << 40, 10)),
+        ("past the end of numbers", |sample| push(sample, 0, u64::MAX - 5, 10)),
+        ("more than there is memory", |sample| push(sample, 0, 0, 1 << 50)),
+        ("all the numbers there are", |sample| push(sample, 0, 0, u64::MAX)),
+        ("half a byte", |sample| sample.push(TensorSpec::new("x", DType::F4, [3]), [range(0, 0, 2)])),
+    ];
+    for (what, lie) in lies {
+        let (_folder, dataset) = lying(move |sample| {
+            lie(sample);
+            Ok(())
+        });
+        let error = told(what, &dataset);
+        assert!(!matches!(error.fault, LoaderFault::Died(_)), "{what}: {error}");
+        assert_eq!(error.batch, 5, "{what}: {error}");
+    }
+}
+
+/// Two tensors that together are more than numbers count.
+#[test]
+fn tensors_that_are_more_than_numbers_count_are_refused() {
+    let (_folder, dataset) = lying(|sample| {
+        sample.push(TensorSpec::new("x", DType::U8, [u64::MAX]), [range(0, 0, u64::MAX)]);
+        sample.push(TensorSpec::new("y", DType::U8, [u64::MAX]), [range(0, 0, u64::MAX)]);
+        sample.push(TensorSpec::new("z", DType::U8, [1]), [range(0, 0, 1)]);
+        Ok(())
+    });
+    let error = told("too many", &dataset);
+    assert!(matches!(error.fault, LoaderFault::Fields { .. }), "{error}");
+}
+
+/// The error names the sample, and what the panic said.
+#[test]
+fn a_dataset_that_panics_is_an_error_of_its_sample() {
+    let (_folder, dataset) = lying(|_| panic!("as a dataset may"));
+    let error = told("panics", &dataset);
+    assert_eq!((error.sample.as_deref(), error.batch), (Some("sample-21"), 5), "{error}");
+    assert!(error.to_string().contains("as a dataset may"), "{error}");
+}
+
+/// What is in the list already belongs to others.
+#[test]
+fn a_dataset_that_takes_out_what_others_put_in_harms_none_of_them() {
+    let (_folder, dataset) = lying(|sample| {
+        sample.clear();
+        push(sample, 0, 21_000, 1000);
+        Ok(())
+    });
+    for shuffle in [Shuffle::None, Shuffle::Full] {
+        let setting = Setting { shuffle, ..Setting::new(4) };
+        let mut loader = setting.builder(&dataset).build().unwrap();
+        let (got, error) = guarded("clears", move || drained(&mut loader));
+        assert!(error.is_none(), "{error:?}");
+        assert_same(&got, &setting.expected(&*dataset).unwrap(), "a dataset that clears");
+    }
+}
+
+/// Batches before it come, whatever the dataset's own error is.
+#[test]
+fn an_error_of_the_dataset_names_its_sample() {
+    let (_folder, dataset) = lying(|_| Err(DatasetError::no_sample(21, 20)));
+    let error = told("refuses", &dataset);
+    assert!(matches!(error.fault, LoaderFault::Dataset(_)), "{error}");
+    assert_eq!((error.sample.as_deref(), error.batch), (Some("sample-21"), 5), "{error}");
+}
+
+/// Checks what was read, and panics at one.
+#[derive(Debug)]
+struct Checks(Arc<dyn Dataset>);
+
+impl Dataset for Checks {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn files(&self) -> &[forebay::dataset::DataFile] {
+        self.0.files()
+    }
+
+    fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+        self.0.locate(index, sample)
+    }
+
+    fn fingerprint(&self) -> forebay::dataset::Fingerprint {
+        self.0.fingerprint()
+    }
+
+    fn has_checksums(&self) -> bool {
+        true
+    }
+
+    fn check(&self, index: u64, _: &[&[u8]]) -> Result<(), DatasetError> {
+        assert!(index != 21, "as a check may");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_check_that_panics_is_an_error_of_its_sample() {
+    let folder = folder();
+    let dataset: Arc<dyn Dataset> = Arc::new(Checks(records(folder.path(), "x", 1000, 40)));
+    let setting = Setting { shuffle: Shuffle::None, ..Setting::new(4) };
+    for workers in [0, 2] {
+        let mut loader = setting.builder(&dataset).workers(workers).build().unwrap();
+        let (got, error) = guarded("checks", move || drained(&mut loader));
+        let error = error.unwrap();
+        assert_same(&got, &setting.expected(&*dataset).unwrap()[..5], "before it");
+        assert_eq!((error.sample.as_deref(), error.batch), (Some("21"), 5), "{error}");
+        assert!(error.to_string().contains("as a check may"), "{error}");
+    }
+}
+
+/// Row 122: at once, and when the loader is built.
+#[test]
+fn nothing_to_give_is_an_error_within_a_second() {
+    let folder = folder();
+    let path = folder.path().join("x.bin");
+    std::fs::write(&path, [1; 100]).unwrap();
+    let empty = Told::new(&[&path], 0, |index, _| Err(DatasetError::no_sample(index, 0)));
+    let three = crate::stream::open_records(&[&path], 33);
+    assert_eq!(three.len(), 3);
+    let world = |rank, size| World::new(rank, size).unwrap();
+    let one = Setting::new(4);
+    let cases = [
+        ("no samples", one, &empty),
+        ("no share of the rest", Setting { world: world(3, 4), remainder: Remainder::Uneven, ..one }, &three),
+        ("nothing left of it", Setting { world: world(0, 4), remainder: Remainder::Drop, ..one }, &three),
+        ("no full batch", Setting { drop_last: true, ..one }, &three),
+        ("no samples of a batch", Setting { batch_size: 0, ..one }, &three),
+    ];
+    for (what, setting, dataset) in cases {
+        for endless in [false, true] {
+            let began = Instant::now();
+            let builder = setting.builder(dataset);
+            let builder = if endless { builder.endless() } else { builder };
+            let error = builder.build().map(|_| ()).unwrap_err();
+            assert!(began.elapsed() < Duration::from_secs(1), "{what}: {:?}", began.elapsed());
+            assert!(matches!(error, Error::Sampler(_)), "{what}: {error}");
+        }
+    }
+}
+
+/// Adds one tensor, and takes out or changes what else is there.
+#[derive(Clone, Copy)]
+enum Rude {
+    Clears,
+    Looks,
+}
+
+impl Transform for Rude {
+    fn specs(&self, input: &[TensorSpec], output: &mut Vec<TensorSpec>) -> Result<(), TransformError> {
+        match self {
+            Self::Clears => output.clear(),
+            Self::Looks if output.is_empty() => {}
+            Self::Looks => return Err("the output is empty, as was told".into()),
+        }
+        output.push(input[0].clone());
+        Ok(())
+    }
+
+    fn apply(&self, sample: &Sample<'_>, output: &mut Output<'_, '_>) -> Result<(), TransformError> {
+        output.bytes(0).copy_from_slice(sample.bytes(0));
+        Ok(())
+    }
+}
+
+/// The list that it adds to is empty, as its documentation tells.
+#[test]
+fn a_transform_sees_the_tensors_of_its_own_sample_alone() {
+    let folder = folder();
+    let dataset = records(folder.path(), "x", 1000, 40);
+    let setting = Setting::new(4);
+    for rude in [Rude::Clears, Rude::Looks] {
+        let mut loader = setting.builder(&dataset).map(rude).build().unwrap();
+        let (got, error) = guarded("rude", move || drained(&mut loader));
+        assert!(error.is_none(), "{error:?}");
+        assert_same(&got, &setting.expected(&*dataset).unwrap(), "a transform that clears");
+    }
+}
+
+/// Tells specs that nobody can have, or panics while it does.
+struct Claims(u64, Arc<AtomicBool>);
+
+impl Transform for Claims {
+    fn specs(&self, _: &[TensorSpec], output: &mut Vec<TensorSpec>) -> Result<(), TransformError> {
+        assert!(self.0 > 0, "as specs may");
+        output.push(TensorSpec::new("x", DType::F64, [self.0, self.0]));
+        Ok(())
+    }
+
+    fn apply(&self, _: &Sample<'_>, _: &mut Output<'_, '_>) -> Result<(), TransformError> {
+        self.1.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_transform_that_makes_more_than_there_is_memory_is_refused() {
+    let folder = folder();
+    let dataset = records(folder.path(), "x", 1000, 40);
+    for size in [0, 1 << 12, 1 << 31, 1 << 32, u64::MAX] {
+        let applied = Arc::new(AtomicBool::new(false));
+        let claims = Claims(size, Arc::clone(&applied));
+        let mut loader = Setting::new(4).builder(&dataset).map(claims).build().unwrap();
+        let (got, error) = guarded("claims", move || drained(&mut loader));
+        let error = error.unwrap();
+        assert!(got.is_empty() && !matches!(error.fault, LoaderFault::Died(_)), "{size}: {error}");
+        assert!(!applied.load(Ordering::SeqCst));
+    }
+}
