@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::caught;
 use super::error::LoaderFault;
 use super::plan::Window;
 use super::rows::Table;
 use super::transform::{Output, Sample, Transform, apply_caught};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, brief};
 use crate::memory::Slot;
 use crate::route::{Carrier, FillPlan, Filled, RouteBytes};
 use crate::storage::Pieces;
@@ -118,7 +119,7 @@ impl Work {
 
     fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), LoaderFault> {
         match self.dataset.has_checksums() {
-            true => self.dataset.check(index, fields).map_err(LoaderFault::Dataset),
+            true => caught::check(&*self.dataset, index, fields),
             false => Ok(()),
         }
     }
@@ -154,7 +155,7 @@ impl Work {
             LoaderFault::Transform {
                 path: first.map(|first| first.file().path().to_owned()).unwrap_or_default(),
                 offset: first.map_or(0, |first| first.offset()),
-                reason: error.to_string(),
+                reason: brief(error.to_string()),
             }
         })
     }
@@ -265,6 +266,11 @@ fn rows_of<'a>(table: &Table, row: usize, batch: &super::plan::BatchPlan, slot: 
 
 /// Moves rows up over those of samples that failed, which then are in no batch.
 fn close_gaps(window: &mut Window, slot: &mut Slot, failures: &[Failure]) {
+    for failure in failures {
+        let sample = window.batches[failure.batch].samples.start + failure.row;
+        let bytes = window.bytes_of(sample);
+        window.batches[failure.batch].bytes -= bytes;
+    }
     for (number, batch) in window.batches.iter_mut().enumerate() {
         let failed = || failures.iter().filter(|failure| failure.batch == number);
         if failed().next().is_none() {

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::stage::Stage;
-use crate::dataset::DatasetError;
+use crate::dataset::{DatasetError, brief};
 use crate::route::CarryError;
 
 /// A batch that could not be made. The batches before it were delivered, and none comes after it.
@@ -104,7 +104,7 @@ impl fmt::Display for LoaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sample, epoch, batch, fault } = self;
         match sample {
-            Some(id) => write!(f, "{fault} (sample {id}, in batch {batch} of epoch {epoch})"),
+            Some(id) => write!(f, "{fault} (sample {}, in batch {batch} of epoch {epoch})", brief(id.clone())),
             None => write!(f, "{fault} (batch {batch} of epoch {epoch})"),
         }
     }

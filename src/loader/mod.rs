@@ -9,6 +9,7 @@
 mod assemble;
 mod batch;
 mod builder;
+mod caught;
 mod depth;
 mod error;
 mod flight;

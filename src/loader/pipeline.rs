@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::assemble::{Failure, Work};
 use super::batch::{Batch, Origin};
+use super::caught;
 use super::error::{LoaderError, LoaderFault};
 use super::flight::{Flight, Means, Next};
 use super::memory::Memory;
@@ -219,7 +220,7 @@ impl Pipeline {
                 .map(|sample| (batch, Some(window.samples[sample].index)))
         });
         let (batch, index) = batch.unwrap_or((&window.batches[0], None));
-        let sample = index.map(|index| self.origin.dataset.id(index).into_owned());
+        let sample = index.map(|index| caught::id(&*self.origin.dataset, index));
         let at = batch.step.at;
         LoaderError { sample, epoch: at.epoch, batch: at.batch, fault: LoaderFault::Carry(error) }
     }
@@ -271,7 +272,7 @@ impl Pipeline {
                 if failure.row as u64 + padded.min(samples) >= samples {
                     padded = padded.saturating_sub(1);
                 }
-                let sample = Some(self.origin.dataset.id(failure.index).into_owned());
+                let sample = Some(caught::id(&*self.origin.dataset, failure.index));
                 let at = planned.step.at;
                 let error = LoaderError { sample, epoch: at.epoch, batch: at.batch, fault: failure.fault };
                 if let Err(error) = self.skip(error) {

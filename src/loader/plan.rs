@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::caught;
 use super::error::{LoaderError, LoaderFault};
 use super::rows::{Field, Ragged, lay_out};
 use super::transform::{Transform, specs_caught};
-use crate::dataset::{DataFile, Dataset, SampleSpec, TensorSpec};
+use crate::dataset::{DataFile, Dataset, SampleSpec, TensorSpec, brief};
 use crate::route::Carrier;
 use crate::sampler::{Sampler, Step};
 use crate::storage::{Extent, File, Place};
@@ -68,6 +69,11 @@ impl Window {
 
     fn before(&self, sample: usize) -> Option<&SamplePlan> {
         sample.checked_sub(1).map(|before| &self.samples[before])
+    }
+
+    /// Bytes of a sample in its files.
+    pub(super) fn bytes_of(&self, sample: usize) -> u64 {
+        self.extents[self.extents_of(sample)].iter().map(Extent::len).fold(0, u64::saturating_add)
     }
 
     /// What the rows are: of what is in the files, or what that becomes.
@@ -141,6 +147,10 @@ pub(super) struct Planner {
     /// Those opened so far, by number.
     files: Vec<Option<File>>,
     carrier: Carrier,
+    /// One sample as it is in the files, and after the transform: nobody else's dataset or transform is given those of the
+    /// samples before it.
+    sample: SampleSpec,
+    made: Vec<TensorSpec>,
     /// What stopped the last window, to be said after the batches before it.
     failed: Option<LoaderError>,
 }
@@ -164,7 +174,8 @@ impl Planner {
         carrier: Carrier,
     ) -> Self {
         let files = vec![None; dataset.files().len()];
-        Self { dataset, transform, ragged, sampler, files, carrier, failed: None }
+        let (sample, made) = (SampleSpec::new(), Vec::new());
+        Self { dataset, transform, ragged, sampler, files, carrier, sample, made, failed: None }
     }
 
     /// Comes back to where the order stood.
@@ -250,12 +261,18 @@ impl Planner {
     ) -> Result<(), LoaderError> {
         for &index in indices {
             let (tensor, range) = (window.input.tensors().len(), window.input.ranges().len());
-            let located = self.dataset.locate(index, &mut window.input);
-            located.map_err(|error| self.failed_at(step, Some(index), LoaderFault::Dataset(error)))?;
+            self.sample.clear();
+            let located = caught::locate(&*self.dataset, index, &mut self.sample);
+            located.map_err(|fault| self.failed_at(step, Some(index), fault))?;
+            for (tensor, ranges) in self.sample.fields() {
+                window.input.push(tensor.clone(), ranges.iter().copied());
+            }
             check_bytes(&window.input, tensor).map_err(|fault| self.failed_at(step, Some(index), fault))?;
             if let Some(transform) = &self.transform {
-                let made = specs_caught(&**transform, &window.input.tensors()[tensor..], &mut window.output);
+                self.made.clear();
+                let made = specs_caught(&**transform, &window.input.tensors()[tensor..], &mut self.made);
                 made.map_err(|error| self.failed_at(step, Some(index), self.refused(&window.input, range, &error)))?;
+                window.output.append(&mut self.made);
             }
             for number in range..window.input.ranges().len() {
                 let range = window.input.ranges()[number];
@@ -296,12 +313,12 @@ impl Planner {
         LoaderFault::Transform {
             path: path.map(|file| file.path().to_owned()).unwrap_or_default(),
             offset: first.map_or(0, |range| range.offset),
-            reason: error.to_string(),
+            reason: brief(error.to_string()),
         }
     }
 
     fn failed_at(&self, step: &Step, sample: Option<u64>, fault: LoaderFault) -> LoaderError {
-        let sample = sample.map(|index| self.dataset.id(index).into_owned());
+        let sample = sample.map(|index| caught::id(&*self.dataset, index));
         LoaderError { sample, epoch: step.at.epoch, batch: step.at.batch, fault }
     }
 }
@@ -318,7 +335,7 @@ fn check_bytes(input: &SampleSpec, first: usize) -> Result<(), LoaderFault> {
                 tensor.shape,
                 there.map_or("too many".to_owned(), |there| there.to_string())
             );
-            return Err(LoaderFault::Fields { what, fix: "mend the dataset's implementation" });
+            return Err(LoaderFault::Fields { what: brief(what), fix: "mend the dataset's implementation" });
         }
     }
     Ok(())

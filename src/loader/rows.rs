@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::LoaderFault;
-use crate::dataset::{DType, Shape, TensorSpec};
+use crate::dataset::{DType, Shape, TensorSpec, brief};
 
 /// How a field is laid out whose rows have different shapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub(crate) fn lay_out(
     for column in 0..table.columns() {
         let mut field = table.field(column, tensors, ends.len(), ragged)?;
         let bytes = field.bytes();
-        field.at = end.next_multiple_of(if bytes < COARSE { FINE } else { COARSE });
+        field.at = end.checked_next_multiple_of(if bytes < COARSE { FINE } else { COARSE }).ok_or_else(too_large)?;
         end = field.at.checked_add(bytes).ok_or_else(too_large)?;
         fields.push(field);
     }
@@ -214,7 +214,8 @@ impl Table {
         let (name, dtype) = (Arc::clone(&first.name), first.dtype);
         if let Some(other) = (0..samples).filter_map(of).find(|tensor| tensor.dtype != dtype) {
             let what = format!("the field {name} is {dtype} in one sample of the batch and {} in another", other.dtype);
-            return Err(LoaderFault::Fields { what, fix: "cast it by a transform, or give one kind of samples" });
+            let fix = "cast it by a transform, or give one kind of samples";
+            return Err(LoaderFault::Fields { what: brief(what), fix });
         }
         let bytes_of =
             |shape: &Shape| shape.bytes(dtype).and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(too_large);
@@ -273,7 +274,7 @@ fn longest(name: &str, shapes: &[Option<Shape>]) -> Result<Shape, LoaderFault> {
             let what = format!(
                 "the field {name} has rows of {so_far} and {shape}, which differ in more than their first dimension"
             );
-            return Err(LoaderFault::Fields { what, fix: "have rows packed instead of padded" });
+            return Err(LoaderFault::Fields { what: brief(what), fix: "have rows packed instead of padded" });
         }
         if shape[0] > so_far[0] {
             longest = Some(shape.clone());

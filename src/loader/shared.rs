@@ -29,6 +29,7 @@ pub(super) struct Shared {
     built: Instant,
     /// The process that built it: its threads are in no other.
     process: u32,
+    told_of_fork: AtomicBool,
 }
 
 pub(super) struct State {
@@ -103,6 +104,7 @@ impl Shared {
             watch: Condvar::new(),
             built: now,
             process: std::process::id(),
+            told_of_fork: AtomicBool::new(false),
         }
     }
 
@@ -151,8 +153,9 @@ impl Shared {
     /// The next batch, for the consumer.
     pub(super) fn poll_take(&self, context: &mut Context<'_>) -> Poll<Option<Result<Batch, LoaderError>>> {
         if !self.is_ours() {
-            let fault = LoaderFault::Forked;
-            return Poll::Ready(Some(Err(LoaderError { sample: None, epoch: 0, batch: 0, fault })));
+            // Whoever held the lock when the process was forked holds it here for ever.
+            let error = LoaderError { sample: None, epoch: 0, batch: 0, fault: LoaderFault::Forked };
+            return Poll::Ready((!self.told_of_fork.swap(true, Ordering::Relaxed)).then_some(Err(error)));
         }
         let mut state = self.state();
         if state.over {
@@ -280,9 +283,11 @@ impl State {
     }
 
     fn note_wait(&mut self, since: Instant, timeline: &Timeline) {
-        let now = Instant::now();
-        let mut left = now.saturating_duration_since(since);
-        for (stage, time) in timeline.between(since, now) {
+        // Whoever went away meanwhile, as a cancelled wait does, was not kept waiting by what was ready.
+        let ready = timeline.since().filter(|_| timeline.stage() == Stage::Ready);
+        let end = ready.map_or_else(Instant::now, |ready| ready.max(since));
+        let mut left = end.saturating_duration_since(since);
+        for (stage, time) in timeline.between(since, end) {
             self.stats.stalls.add(stage, time);
             left = left.saturating_sub(time);
         }

@@ -15,7 +15,7 @@ pub struct LoaderStats {
     pub samples: u64,
     /// Bytes of these samples in their files.
     pub bytes: u64,
-    /// Bytes read for batches, by the route that carried them. What was read ahead and is not handed out yet is in it.
+    /// Those bytes by the route that carried them.
     pub routes: RouteBytes,
     /// Corrupt samples that were skipped.
     pub skipped: u64,
@@ -63,8 +63,9 @@ impl Stalls {
         match stage {
             Stage::Plan => self.plan += time,
             Stage::Read => self.storage += time,
-            // What is ready is being handed over, and has come that far by the processor.
-            Stage::Transform | Stage::Ready => self.transform += time,
+            Stage::Transform => self.transform += time,
+            // It may be taken.
+            Stage::Ready => {}
             Stage::Copy => self.copy += time,
             Stage::Memory => self.consumer += time,
         }

@@ -29,10 +29,12 @@ pub(crate) fn apply_caught(
 
 /// Whatever `f` leaves half done is never looked at: the caller gives up the sample.
 pub(super) fn caught<T>(f: impl FnOnce() -> Result<T, TransformError>) -> Result<T, TransformError> {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
-        let message = brief(message_of(payload));
-        Err(TransformFault::Panicked { message }.into())
-    })
+    panicking(f).unwrap_or_else(|message| Err(TransformFault::Panicked { message }.into()))
+}
+
+/// What `f` gives, or what it said when it panicked. Whatever it leaves half done must not be looked at.
+pub(crate) fn panicking<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| brief(message_of(payload)))
 }
 
 fn message_of(payload: Box<dyn Any + Send>) -> String {

@@ -26,7 +26,7 @@ mod tests;
 mod to_float;
 
 pub use cast::Cast;
-pub(crate) use caught::{apply_caught, specs_caught};
+pub(crate) use caught::{apply_caught, panicking, specs_caught};
 pub use chain::Chain;
 pub use error::{TransformError, TransformFault};
 pub use fields::Channels;
