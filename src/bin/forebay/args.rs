@@ -131,7 +131,7 @@ pub struct DatasetFlags {
     /// Files without a header are records of so many bytes each
     #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
     pub record_bytes: Option<ByteCount>,
-    /// A sample of tokens is a window of so many, and one more for the targets. `order` needs it, `pack` to
+    /// A sample of tokens is a window of so many, and one more for the targets. `order` and `read` need it, `pack` to
     /// write windows, `inspect` to count them; else tokens are taken whole. They are U16 unless their file or --dtype says
     /// otherwise
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -174,18 +174,20 @@ pub struct Common {
     /// How reads reach the kernel; for commands that read data, which `inspect` and `order` do not
     #[arg(long, global = true, value_enum, default_value_t = Engine::Auto)]
     pub engine: Engine,
-    /// The way bytes take to the device; for `cat`, `load` and `pack`
+    /// The way bytes take to the device; for `cat`, `load`, `pack` and `read`
     #[arg(long, global = true, value_enum, default_value_t = Route::Auto)]
     pub route: Route,
-    /// Where bytes must end up: auto, host or cuda:N. `load`: auto is the first GPU that works, else the host. `cat`: the
-    /// bytes go there and back to stdout; auto is the host, and cuda:0 with `--route direct`. `pack`: host only.
+    /// Where bytes must end up: auto, host or cuda:N. `load` and `read`: auto is the first GPU that works, else the host.
+    /// `cat`: the bytes go there and back to stdout; auto is the host, and cuda:0 with `--route direct`. `pack`: host only.
     /// `doctor`: the one to judge, all with auto. `inspect` and `order` read no data, and ignore this
     #[arg(long, global = true, default_value = "auto")]
     pub device: Device,
     /// Host memory, with a suffix KiB, MiB, GiB or TiB. `cat` and `pack`: for reads in flight; 64MiB when not given, of
     /// `cat` less for a short range. `load` to a GPU: for bytes on their way there, 64MiB when not given; to the host: the
-    /// most that the tensors may take, as much as they need when not given. `doctor`: what the machine is judged against,
-    /// 256MiB when not given. `inspect` and `order` read no data, and ignore this
+    /// most that the tensors may take, as much as they need when not given. `read`: for batches, those that are read ahead
+    /// and the one in hand, 256MiB when not given; with a GPU that much of its memory, too, and 512MiB when not given.
+    /// `doctor`: what the machine is judged against, 256MiB when not given. `inspect` and `order` read no data, and ignore
+    /// this
     #[arg(long, global = true, value_name = "BYTES")]
     pub budget: Option<ByteCount>,
     /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr

@@ -34,11 +34,12 @@ pub fn run(common: &Common, read: &args::Read) -> Outcome {
         routes: RouteBytes::default(),
     };
     let outcome = run.batches(&mut loader, &mut lines, &interrupt);
-    let interrupted = matches!(outcome, Err(Failure::Interrupted));
-    if let Some(file) = &beginning.save {
-        file.save(&run.state)?;
+    let saved = beginning.save.as_ref().map_or(Ok(()), |file| file.save(&run.state));
+    if let Err(Failure::Error(_)) = outcome {
+        return outcome;
     }
-    if outcome.is_ok() || interrupted {
+    saved?;
+    if !matches!(outcome, Err(Failure::StdoutClosed)) {
         let summary = run.summed_up(&loader, start.elapsed());
         lines.summary(&summary, &in_words(&summary, &loader))?;
     }
