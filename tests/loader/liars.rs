@@ -95,8 +95,15 @@ fn tensors_that_are_more_than_numbers_count_are_refused() {
         sample.push(TensorSpec::new("z", DType::U8, [1]), [range(0, 0, 1)]);
         Ok(())
     });
-    let error = told("too many", &dataset);
-    assert!(matches!(error.fault, LoaderFault::Fields { .. }), "{error}");
+    // Of a batch that has this sample alone, too, where the first tensor ends where numbers do.
+    for batch_size in [1, 4] {
+        let setting = Setting { shuffle: Shuffle::None, ..Setting::new(batch_size) };
+        let mut loader = setting.builder(&dataset).build().unwrap();
+        let (_, error) = guarded("too many", move || drained(&mut loader));
+        let error = error.unwrap();
+        assert!(matches!(error.fault, LoaderFault::Fields { .. }), "{error}");
+        assert_eq!(error.batch, 21 / batch_size, "{error}");
+    }
 }
 
 /// The error names the sample, and what the panic said.
@@ -185,7 +192,7 @@ fn a_check_that_panics_is_an_error_of_its_sample() {
 fn nothing_to_give_is_an_error_within_a_second() {
     let folder = folder();
     let path = folder.path().join("x.bin");
-    std::fs::write(&path, [1; 100]).unwrap();
+    std::fs::write(&path, [1; 99]).unwrap();
     let empty = Told::new(&[&path], 0, |index, _| Err(DatasetError::no_sample(index, 0)));
     let three = crate::stream::open_records(&[&path], 33);
     assert_eq!(three.len(), 3);
@@ -208,6 +215,24 @@ fn nothing_to_give_is_an_error_within_a_second() {
             assert!(matches!(error, Error::Sampler(_)), "{what}: {error}");
         }
     }
+}
+
+/// Ids of archives are any bytes.
+#[test]
+fn an_id_of_several_lines_is_told_on_one() {
+    let folder = folder();
+    let path = folder.path().join("x.tar");
+    let members = (0..9).map(|i| (format!("a\nb{i}.x"), vec![i]));
+    std::fs::write(&path, crate::formats::tar(&members.collect::<Vec<_>>())).unwrap();
+    let dataset: Arc<dyn Dataset> =
+        Arc::new(forebay::dataset::WebDataset::open(&[path], forebay::dataset::TarIndex::Memory).unwrap());
+    let refuses = forebay::loader::transform::Map::new([TensorSpec::new("x", DType::U8, [1])], |sample, _| {
+        if sample.index() == 4 { Err("no".into()) } else { Ok(()) }
+    });
+    let mut loader = Setting::new(3).builder(&dataset).map(refuses).build().unwrap();
+    let error = guarded("ids", move || drained(&mut loader)).1.unwrap();
+    assert_eq!(error.sample.as_deref(), Some("a\nb4"));
+    assert!(!error.to_string().contains('\n'), "{error}");
 }
 
 /// Adds one tensor, and takes out or changes what else is there.

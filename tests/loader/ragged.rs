@@ -164,7 +164,7 @@ fn one_field_of_two_types_is_an_error_that_names_it() {
         let error = error.unwrap();
         let said = error.to_string();
         assert!(matches!(error.fault, LoaderFault::Fields { .. }) && error.batch == 5, "{said}");
-        assert!(said.contains("field x") && said.contains("i16") && said.contains("u8"), "{said}");
+        assert!(said.contains("field x") && said.contains("I16") && said.contains("U8"), "{said}");
         assert_same(&got, &setting.expected(&*dataset).unwrap()[..5], "before it");
     }
 }
