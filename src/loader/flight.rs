@@ -112,6 +112,7 @@ impl Means {
         let first = window.extents.first().map(|first| (first.file().path().to_owned(), first.offset()));
         let span = tracing::debug_span!("window", epoch = at.epoch, batch = at.batch, batches, memory, one_by_one);
         let entered = span.clone().entered();
+        let mut landing = None;
         let step = if self.on_device && !self.by_processor && !one_by_one {
             let carry = self.carrier.carry_placed(window.places(), window.len);
             timeline.enter(if carry.is_waiting() { Stage::Memory } else { Stage::Read });
@@ -119,12 +120,20 @@ impl Means {
         } else if self.on_device {
             timeline.enter(Stage::Memory);
             let (path, offset) = first.clone().unwrap_or_default();
-            Step::Room(self.carrier.room(window.len, path, offset), window, one_by_one)
+            // At once where there is some: what is begun next would take the host memory that this one needs.
+            match self.carrier.room(window.len, path, offset).now() {
+                Ok(Ok(room)) => {
+                    landing = Some(room);
+                    self.take_memory(window, &mut timeline, one_by_one)
+                }
+                Ok(Err(error)) => Step::Refused(error, window),
+                Err(room) => Step::Room(room, window, one_by_one),
+            }
         } else {
             self.take_memory(window, &mut timeline, one_by_one)
         };
         drop(entered);
-        Flight { step, span, timeline, memory, batches, one_by_one, at, first, landing: None }
+        Flight { step, span, timeline, memory, batches, one_by_one, at, first, landing }
     }
 
     fn take_memory(&self, window: Window, timeline: &mut Timeline, one_by_one: bool) -> Step {
@@ -229,8 +238,7 @@ impl Flight {
     /// Whether those behind it would only wait behind it.
     pub(super) fn waits_for_memory(&self) -> bool {
         match &self.step {
-            Step::Room(room, ..) => room.is_waiting(),
-            Step::Memory(..) => true,
+            Step::Room(..) | Step::Memory(..) => true,
             Step::Carry(carry, _) => carry.is_waiting(),
             _ => false,
         }

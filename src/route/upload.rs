@@ -43,9 +43,12 @@ impl Room {
         Self { core: Arc::clone(core), place, state }
     }
 
-    /// Whether it waits for memory to come free.
-    pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.state, RoomState::Waiting(_))
+    /// What has come of it, or itself where it waits for memory to come free.
+    pub(crate) fn now(mut self) -> Result<Result<Landing, CarryError>, Self> {
+        match &mut self.state {
+            RoomState::Over(outcome) => outcome.take().ok_or(self),
+            RoomState::Waiting(_) => Err(self),
+        }
     }
 }
 

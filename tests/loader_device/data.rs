@@ -64,7 +64,8 @@ fn write(dir: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
 pub fn records(name: &'static str, bytes: usize, count: usize) -> Data {
     let dir = folder();
     let first = count / 3;
-    let paths = [write(&dir, "a.bin", &noise(1, bytes * first)), write(&dir, "b.bin", &noise(2, bytes * (count - first)))];
+    let paths =
+        [write(&dir, "a.bin", &noise(1, bytes * first)), write(&dir, "b.bin", &noise(2, bytes * (count - first)))];
     Data::of(dir, name, &paths, &OpenOptions::new().record_bytes(bytes as u64))
 }
 

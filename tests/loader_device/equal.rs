@@ -47,9 +47,9 @@ fn emulated(script: &str) -> Emulated {
 #[test]
 fn every_route_brings_every_kind_of_data_as_it_is() {
     emulated("jitter_us=30").run(|control| {
-                    for data in data::all() {
-                any_rows().iter().for_each(|way| load(control, &data, way, false, |loader| loader));
-            }
+        for data in data::all() {
+            any_rows().iter().for_each(|way| load(control, &data, way, false, |loader| loader));
+        }
         settle(control);
     });
 }
@@ -57,10 +57,10 @@ fn every_route_brings_every_kind_of_data_as_it_is() {
 #[test]
 fn every_route_brings_what_a_transform_makes() {
     emulated("jitter_us=30").run(|control| {
-                    for data in data::all() {
-                any_rows().iter().for_each(|way| load(control, &data, way, true, |loader| loader.workers(3)));
-                load(control, &data, &any_rows()[0], true, |loader| loader.workers(0));
-            }
+        for data in data::all() {
+            any_rows().iter().for_each(|way| load(control, &data, way, true, |loader| loader.workers(3)));
+            load(control, &data, &any_rows()[0], true, |loader| loader.workers(0));
+        }
         settle(control);
     });
 }
@@ -68,12 +68,12 @@ fn every_route_brings_what_a_transform_makes() {
 #[test]
 fn rows_of_whole_blocks_come_by_cufile_alone() {
     emulated("jitter_us=30; cufile_late_us=50").run(|control| {
-                    let data = data::aligned();
-            for way in direct() {
-                for size in [1, 8, 13, 200] {
-                    load(control, &data, &way, false, |loader| loader.batch_size(size).epochs(2));
-                }
+        let data = data::aligned();
+        for way in direct() {
+            for size in [1, 8, 13, 200] {
+                load(control, &data, &way, false, |loader| loader.batch_size(size).epochs(2));
             }
+        }
         settle(control);
     });
 }
@@ -81,12 +81,12 @@ fn rows_of_whole_blocks_come_by_cufile_alone() {
 #[test]
 fn rows_of_different_lengths_are_padded() {
     emulated("jitter_us=30").run(|control| {
-                    for data in [data::tar(), data::tfrecord(), data::odd()] {
-                for way in any_rows() {
-                    load(control, &data, &way, false, |loader| loader.ragged(Ragged::Padded));
-                }
-                load(control, &data, &any_rows()[2], true, |loader| loader.ragged(Ragged::Padded));
+        for data in [data::tar(), data::tfrecord(), data::odd()] {
+            for way in any_rows() {
+                load(control, &data, &way, false, |loader| loader.ragged(Ragged::Padded));
             }
+            load(control, &data, &any_rows()[2], true, |loader| loader.ragged(Ragged::Padded));
+        }
         settle(control);
     });
 }
@@ -95,15 +95,15 @@ fn rows_of_different_lengths_are_padded() {
 #[test]
 fn ranks_and_epochs_with_a_remainder() {
     emulated("jitter_us=30").run(|control| {
-                    for data in [data::odd(), data::tar(), data::aligned()] {
-                for remainder in [Remainder::Drop, Remainder::Pad, Remainder::Uneven] {
-                    let set = |loader: LoaderBuilder| {
-                        loader.remainder(remainder).world(World::new(1, 3).unwrap()).epochs(3).batch_size(9)
-                    };
-                    load(control, &data, &any_rows()[0], false, set);
-                    load(control, &data, &any_rows()[2], data.name == "odd", set);
-                }
+        for data in [data::odd(), data::tar(), data::aligned()] {
+            for remainder in [Remainder::Drop, Remainder::Pad, Remainder::Uneven] {
+                let set = |loader: LoaderBuilder| {
+                    loader.remainder(remainder).world(World::new(1, 3).unwrap()).epochs(3).batch_size(9)
+                };
+                load(control, &data, &any_rows()[0], false, set);
+                load(control, &data, &any_rows()[2], data.name == "odd", set);
             }
+        }
         settle(control);
     });
 }
@@ -112,18 +112,18 @@ fn ranks_and_epochs_with_a_remainder() {
 #[test]
 fn warm_files_are_read_through_the_page_cache() {
     emulated("").run(|control| {
-                    let data = data::aligned();
-            for path in data.paths() {
-                let len = path.metadata().unwrap().len();
-                crate::common::data::warm_cache(path, 0..len).unwrap();
-            }
-            let mut loader = builder(&data).build().unwrap();
-            for batch in loader.blocking() {
-                check(&data, &batch.unwrap(), false, Look::Fetch);
-            }
-            let stats = loader.stats();
-            assert_eq!(stats.routes.total(), stats.bytes);
-            assert!(stats.routes.cached > stats.bytes / 2, "{}", stats.routes);
+        let data = data::aligned();
+        for path in data.paths() {
+            let len = path.metadata().unwrap().len();
+            crate::common::data::warm_cache(path, 0..len).unwrap();
+        }
+        let mut loader = builder(&data).build().unwrap();
+        for batch in loader.blocking() {
+            check(&data, &batch.unwrap(), false, Look::Fetch);
+        }
+        let stats = loader.stats();
+        assert_eq!(stats.routes.total(), stats.bytes);
+        assert!(stats.routes.cached > stats.bytes / 2, "{}", stats.routes);
         settle(control);
     });
 }
