@@ -42,6 +42,7 @@ fn one(part: &str, place: &str, data: &Data, args: &Args) -> Result<Value, Strin
         files,
         batch: args.batch.unwrap_or(64),
         depth: None,
+        budget: args.budget,
         samples: 0,
         seed: 0,
         seconds: args.seconds,

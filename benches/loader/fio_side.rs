@@ -46,6 +46,7 @@ impl Reads {
                     seconds: done.seconds,
                     cpu_seconds: Some(done.cpu_seconds),
                     peak: None,
+                    threads: Vec::new(),
                     notes: Vec::new(),
                 })
             }
@@ -89,6 +90,7 @@ fn in_order(fio: &Fio, files: &[PathBuf], depth: u32, passes: u64) -> Result<Out
             seconds: milliseconds.max(1) as f64 / 1e3,
             cpu_seconds: None,
             peak: None,
+            threads: Vec::new(),
             notes: Vec::new(),
         }),
         _ => Err(format!("fio ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim())),

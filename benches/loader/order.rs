@@ -11,6 +11,8 @@ pub struct Order {
     pub batch: u64,
     /// Reads in flight of the one ring; as the loader has it by itself where there is none.
     pub depth: Option<u32>,
+    /// Bytes of host memory; as the loader has it by itself where there are none.
+    pub budget: Option<u64>,
     /// At least so many samples are read.
     pub samples: u64,
     pub seed: u64,
@@ -22,7 +24,8 @@ impl Order {
         json!({
             // The paths are made by this program from a UTF-8 command line.
             "files": self.files.iter().map(|file| file.to_string_lossy()).collect::<Vec<_>>(),
-            "case": self.case, "batch": self.batch, "depth": self.depth, "samples": self.samples, "seed": self.seed,
+            "case": self.case, "batch": self.batch, "depth": self.depth, "budget": self.budget,
+            "samples": self.samples, "seed": self.seed,
             "seconds": self.seconds,
         })
     }
@@ -35,6 +38,7 @@ impl Order {
             files: files.filter_map(Value::as_str).map(PathBuf::from).collect(),
             batch: number("batch")?,
             depth: number("depth").and_then(|depth| depth.try_into().ok()),
+            budget: number("budget"),
             samples: number("samples")?,
             seed: number("seed")?,
             seconds: value.get("seconds")?.as_f64()?,

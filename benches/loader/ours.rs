@@ -27,6 +27,7 @@ pub fn run(order: &Order) -> Result<Value, String> {
     let mut loader = builder(&dataset, order).shuffle(shuffle).endless().build().map_err(|e| e.to_string())?;
 
     let (mut samples, mut bytes) = (0, 0);
+    let threads_before = cpu_by_thread();
     let cpu_before = machine::own_cpu_seconds();
     let start = Instant::now();
     let mut last = None;
@@ -40,6 +41,10 @@ pub fn run(order: &Order) -> Result<Value, String> {
     }
     let seconds = start.elapsed().as_secs_f64();
     let cpu_seconds = machine::own_cpu_seconds() - cpu_before;
+    let mut threads = cpu_by_thread();
+    for (thread, seconds) in &mut threads {
+        *seconds -= threads_before.iter().filter(|(name, _)| name == thread).map(|(_, before)| before).sum::<f64>();
+    }
     let stats = loader.stats();
     let peak = machine::peak_rss();
 
@@ -51,7 +56,7 @@ pub fn run(order: &Order) -> Result<Value, String> {
         check(&next(&mut loader)?, &dataset)?;
     }
     notes.extend(through_the_cache(&stats));
-    let outcome = Outcome { samples, bytes, seconds, cpu_seconds: Some(cpu_seconds), peak, notes };
+    let outcome = Outcome { samples, bytes, seconds, cpu_seconds: Some(cpu_seconds), peak, threads, notes };
     Ok(outcome.to_json())
 }
 
@@ -74,10 +79,32 @@ pub fn open(case: &str, files: &[PathBuf]) -> Result<Arc<dyn Dataset>, String> {
 /// A loader for the host with what the order sets.
 pub fn builder(dataset: &Arc<dyn Dataset>, order: &Order) -> LoaderBuilder {
     let builder = Loader::builder(Arc::clone(dataset)).device(&Device::host()).batch_size(order.batch).seed(order.seed);
+    let builder = match order.budget {
+        Some(bytes) => builder.budget(bytes),
+        None => builder,
+    };
     match order.depth {
         Some(depth) => builder.carrier(Carrier::builder().reader(Reader::builder().depth(depth).rings(1))),
         None => builder,
     }
+}
+
+/// The CPU seconds of this process's threads by name, so far; of one name together.
+fn cpu_by_thread() -> Vec<(String, f64)> {
+    let mut threads: Vec<(String, f64)> = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        // Nanoseconds on a processor come first.
+        let Some(spent) = read("schedstat").split(' ').next().and_then(|spent| spent.parse::<f64>().ok()) else {
+            continue;
+        };
+        let name = read("comm").trim().to_owned();
+        match threads.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, seconds)) => *seconds += spent / 1e9,
+            None => threads.push((name, spent / 1e9)),
+        }
+    }
+    threads
 }
 
 /// Sees that every row of a batch has the bytes of its sample's places.

@@ -16,6 +16,8 @@ pub struct Outcome {
     pub cpu_seconds: Option<f64>,
     /// The most resident memory of the process, in bytes; where it is known.
     pub peak: Option<u64>,
+    /// CPU seconds of each thread in the measured time, where they are known.
+    pub threads: Vec<(String, f64)>,
     /// Whatever a reader of the table must know.
     pub notes: Vec<String>,
 }
@@ -24,7 +26,7 @@ impl Outcome {
     pub fn to_json(&self) -> Value {
         json!({
             "samples": self.samples, "bytes": self.bytes, "seconds": self.seconds, "cpu_seconds": self.cpu_seconds,
-            "peak": self.peak, "notes": self.notes,
+            "peak": self.peak, "threads": self.threads, "notes": self.notes,
         })
     }
 
@@ -36,6 +38,7 @@ impl Outcome {
             seconds: value.get("seconds")?.as_f64()?,
             cpu_seconds: value.get("cpu_seconds").and_then(Value::as_f64),
             peak: value.get("peak").and_then(Value::as_u64),
+            threads: value.get("threads").and_then(|it| serde_json::from_value(it.clone()).ok()).unwrap_or_default(),
             notes: notes.filter_map(Value::as_str).map(str::to_owned).collect(),
         })
     }

@@ -211,6 +211,7 @@ impl Race {
             files: self.files.clone(),
             batch: self.batch,
             depth,
+            budget: args.budget,
             samples: amount * self.samples_per_unit,
             seed,
             seconds: args.seconds,

@@ -32,6 +32,13 @@ impl Table<'_> {
                 .map(|figure| figure.unwrap_or("-".into()));
             let (name, rate) = (who.name(), format!("{rate:.3}"));
             text.push_str(&format!("{name:<24} {rate:>26} {bytes:>8.3} {cpu:>10} {peak:>10}\n"));
+            match threads(outcomes) {
+                threads if threads.is_empty() && !cpu_is_unknown(outcomes) => {
+                    let each = outcomes.iter().filter_map(|it| Some(it.cpu_seconds? / it.samples as f64 * 1e6));
+                    text.push_str(&format!("    CPU µs a block: {:.2}\n", Spread::of(each).median));
+                }
+                threads => text.push_str(&threads),
+            }
             for note in notes(outcomes) {
                 text.push_str(&format!("    note: {note}\n"));
             }
@@ -123,8 +130,29 @@ impl Ratio {
     }
 }
 
+fn cpu_is_unknown(outcomes: &[Outcome]) -> bool {
+    outcomes.iter().all(|outcome| outcome.cpu_seconds.is_none())
+}
+
 fn cpu_of(outcome: &Outcome) -> Option<f64> {
     outcome.cpu_seconds.map(|seconds| seconds / (outcome.bytes as f64 / 1e9))
+}
+
+/// What each thread spends on a sample: the busiest one says how fast the rest could be with a processor for each.
+fn threads(outcomes: &[Outcome]) -> String {
+    let names: Vec<&String> = outcomes.first().into_iter().flat_map(|first| &first.threads).map(|(it, _)| it).collect();
+    let of = |name: &String| {
+        let each = outcomes.iter().filter_map(|it| {
+            let (_, seconds) = it.threads.iter().find(|(of, _)| of == name)?;
+            Some(seconds / it.samples as f64 * 1e6)
+        });
+        Spread::of(each).median
+    };
+    let mut all: Vec<(&String, f64)> = names.into_iter().map(|name| (name, of(name))).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let all: Vec<String> =
+        all.iter().filter(|it| it.1 >= 0.005).map(|(it, spent)| format!("{it} {spent:.2}")).collect();
+    if all.is_empty() { String::new() } else { format!("    CPU µs a sample: {}\n", all.join(", ")) }
 }
 
 fn notes(outcomes: &[Outcome]) -> Vec<String> {
