@@ -45,7 +45,7 @@ impl From {
 
 /// A window whose rows are in its memory.
 pub(super) struct Assembled {
-    pub(super) window: Window,
+    pub(super) window: Box<Window>,
     pub(super) slot: Slot,
     pub(super) failures: Vec<Failure>,
     /// Bytes that were read here.
@@ -63,7 +63,7 @@ pub(super) struct Failure {
 }
 
 impl Work {
-    pub(super) fn assemble(&self, mut window: Window, from: From) -> Assembled {
+    pub(super) fn assemble(&self, mut window: Box<Window>, from: From) -> Assembled {
         let mut carried = RouteBytes::default();
         let (mut slot, mut source) = match from {
             From::Filled(filled) => {
@@ -184,7 +184,7 @@ impl Source {
         match self {
             Self::Here(pieces) => Ok(Read::Here(pieces, extents)),
             Self::There(carrier) => {
-                let gathered = carrier.gather_now(&window.extents[extents], held).map_err(LoaderFault::Carry)?;
+                let gathered = carrier.gather_now(&window.extents[extents], held).map_err(LoaderFault::from)?;
                 let (pieces, bytes) = gathered;
                 *carried += bytes;
                 Ok(Read::There(pieces))
@@ -282,12 +282,11 @@ fn close_gaps(window: &mut Window, slot: &mut Slot, failures: &[Failure]) {
         }
         for field in &mut batch.fields {
             let kept = field.clone().keeping(&keep);
-            let mut to = 0;
-            for (row, _) in keep.iter().enumerate().filter(|(_, keep)| **keep) {
+            let rows = keep.iter().enumerate().filter(|(_, keep)| **keep);
+            for (to, (row, _)) in rows.enumerate() {
                 if let (Some(from), Some(place)) = (field.row(row), kept.row(to)) {
                     slot.copy_within(from, place.start);
                 }
-                to += 1;
             }
             *field = kept;
         }

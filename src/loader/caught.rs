@@ -6,12 +6,12 @@ use crate::dataset::{Dataset, SampleSpec};
 
 /// [`Dataset::locate`].
 pub(super) fn locate(dataset: &dyn Dataset, index: u64, sample: &mut SampleSpec) -> Result<(), LoaderFault> {
-    panicking(|| dataset.locate(index, sample)).map_err(panicked)?.map_err(LoaderFault::Dataset)
+    panicking(|| dataset.locate(index, sample)).map_err(panicked)?.map_err(LoaderFault::from)
 }
 
 /// [`Dataset::check`].
 pub(super) fn check(dataset: &dyn Dataset, index: u64, fields: &[&[u8]]) -> Result<(), LoaderFault> {
-    panicking(|| dataset.check(index, fields)).map_err(panicked)?.map_err(LoaderFault::Dataset)
+    panicking(|| dataset.check(index, fields)).map_err(panicked)?.map_err(LoaderFault::from)
 }
 
 /// [`Dataset::id`], or the number where it has none to give.

@@ -26,10 +26,10 @@ pub struct LoaderError {
 pub enum LoaderFault {
     /// Bytes could not be read, or did not reach the device.
     #[error("{0}")]
-    Carry(#[source] CarryError),
+    Carry(#[source] Box<CarryError>),
     /// The dataset has no such sample, or a file of it is another by now, or what was read does not match its checksum.
     #[error("{0}")]
-    Dataset(#[source] DatasetError),
+    Dataset(#[source] Box<DatasetError>),
     /// A transform refused a sample, or panicked.
     #[error("{} at {offset}: {reason}; mend the sample or the transform, or let the loader skip corrupt samples", .path.display())]
     Transform {
@@ -77,6 +77,18 @@ pub enum LoaderFault {
     /// A thread of the loader has ended before its time.
     #[error("the loader's {0} has ended before its time; this is a fault of the loader, report it")]
     Died(&'static str),
+}
+
+impl From<CarryError> for LoaderFault {
+    fn from(error: CarryError) -> Self {
+        Self::Carry(Box::new(error))
+    }
+}
+
+impl From<DatasetError> for LoaderFault {
+    fn from(error: DatasetError) -> Self {
+        Self::Dataset(Box::new(error))
+    }
 }
 
 struct Seconds(Duration);

@@ -50,19 +50,28 @@ pub(super) struct Flight {
 
 enum Step {
     /// Waits for device memory. The last says whether it is read sample by sample.
-    Room(Room, Window, bool),
+    Room(Box<Room>, Box<Window>, bool),
     /// Waits for host memory.
-    Memory(Loan, Window, FillPlan),
-    Read(Fill, Window),
-    Carry(CarryPlaced, Window),
+    Memory(Loan, Box<Window>, FillPlan),
+    Read(Fill, Box<Window>),
+    Carry(CarryPlaced, Box<Window>),
     Work(oneshot::Receiver<Assembled>, RouteBytes),
-    Upload(Upload, Window, Vec<Failure>, RouteBytes),
-    Over(Window, Memory, Vec<Failure>, RouteBytes),
+    Upload(Upload, Box<Window>, Vec<Failure>, RouteBytes),
+    Over(Box<Window>, Memory, Vec<Failure>, RouteBytes),
     Failed(LoaderError),
     /// It could not even be begun.
-    Refused(CarryError, Window),
+    Refused(CarryError, Box<Window>),
     /// For a moment, while one becomes the next.
     Between,
+}
+
+/// A window that is there.
+pub(super) struct Made {
+    pub(super) window: Box<Window>,
+    pub(super) memory: Memory,
+    pub(super) failures: Vec<Failure>,
+    pub(super) carried: RouteBytes,
+    pub(super) timeline: Timeline,
 }
 
 /// What polling a window has come to.
@@ -70,7 +79,7 @@ pub(super) enum Next {
     Pending,
     Moved,
     /// It cannot go on so.
-    Failed(Window, CarryError),
+    Failed(Box<Window>, CarryError),
 }
 
 impl Means {
@@ -98,15 +107,15 @@ impl Means {
         self.on_device && self.carrier.is_direct_alone()
     }
 
-    pub(super) fn begin(&self, window: Window, timeline: Timeline) -> Flight {
+    pub(super) fn begin(&self, window: Box<Window>, timeline: Timeline) -> Flight {
         self.flight(window, timeline, false)
     }
 
-    pub(super) fn begin_one_by_one(&self, window: Window) -> Flight {
+    pub(super) fn begin_one_by_one(&self, window: Box<Window>) -> Flight {
         self.flight(window, Timeline::begin(Instant::now()), true)
     }
 
-    fn flight(&self, window: Window, mut timeline: Timeline, one_by_one: bool) -> Flight {
+    fn flight(&self, window: Box<Window>, mut timeline: Timeline, one_by_one: bool) -> Flight {
         let (memory, batches) = (window.len as u64, window.batches.len());
         let at = window.batches.first().map(|batch| batch.step.at).unwrap_or_default();
         let first = window.extents.first().map(|first| (first.file().path().to_owned(), first.offset()));
@@ -136,7 +145,7 @@ impl Means {
         Flight { step, span, timeline, memory, batches, one_by_one, at, first, landing }
     }
 
-    fn take_memory(&self, window: Window, timeline: &mut Timeline, one_by_one: bool) -> Step {
+    fn take_memory(&self, window: Box<Window>, timeline: &mut Timeline, one_by_one: bool) -> Step {
         timeline.enter(Stage::Memory);
         let arena = self.carrier.reader().arena();
         let planned = if one_by_one {
@@ -177,7 +186,7 @@ impl Means {
         Ok(largest)
     }
 
-    fn read(&self, window: Window, slot: Slot, plan: FillPlan, timeline: &mut Timeline, one_by_one: bool) -> Step {
+    fn read(&self, window: Box<Window>, slot: Slot, plan: FillPlan, timeline: &mut Timeline, one_by_one: bool) -> Step {
         timeline.enter(Stage::Read);
         match one_by_one {
             true => {
@@ -188,7 +197,7 @@ impl Means {
         }
     }
 
-    fn work_on(&self, window: Window, from: From, carried: RouteBytes) -> Step {
+    fn work_on(&self, window: Box<Window>, from: From, carried: RouteBytes) -> Step {
         let work = self.work.clone();
         Step::Work(self.pool.run(move || work.assemble(window, from)), carried)
     }
@@ -253,10 +262,11 @@ impl Flight {
         matches!(self.step, Step::Over(..) | Step::Failed(_))
     }
 
-    #[expect(clippy::type_complexity, reason = "taken apart at once, by one caller")]
-    pub(super) fn into_outcome(self) -> Result<(Window, Memory, Vec<Failure>, RouteBytes, Timeline), LoaderError> {
+    pub(super) fn into_outcome(self) -> Result<Made, LoaderError> {
         match self.step {
-            Step::Over(window, memory, failures, carried) => Ok((window, memory, failures, carried, self.timeline)),
+            Step::Over(window, memory, failures, carried) => {
+                Ok(Made { window, memory, failures, carried, timeline: self.timeline })
+            }
             Step::Failed(error) => Err(error),
             _ => {
                 let fault = LoaderFault::Died("window");
@@ -290,7 +300,7 @@ impl Flight {
             Step::Memory(mut loan, window, plan) => match Pin::new(&mut loan).poll(context) {
                 Poll::Ready(slot) => means.read(window, slot, plan, timeline, self.one_by_one),
                 Poll::Pending if means.carrier.reader().arena().has_lost() => {
-                    let fault = LoaderFault::Carry(at_first(&window, CarryFault::Read(ReadFault::EngineEnded)));
+                    let fault = at_first(&window, CarryFault::Read(ReadFault::EngineEnded)).into();
                     Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
                 }
                 Poll::Pending => return self.stay(Step::Memory(loan, window, plan)),

@@ -7,12 +7,11 @@ use std::task::Context;
 use std::thread;
 use std::time::Instant;
 
-use super::assemble::{Failure, Work};
+use super::assemble::Work;
 use super::batch::{Batch, Origin};
 use super::caught;
 use super::error::{LoaderError, LoaderFault};
-use super::flight::{Flight, Means, Next};
-use super::memory::Memory;
+use super::flight::{Flight, Made, Means, Next};
 use super::plan::{Limits, Planner, Window};
 use super::pool::Pool;
 use super::shared::{Item, Shared};
@@ -176,7 +175,7 @@ impl Pipeline {
     }
 
     /// A window could not be read, or not be brought to the device. What was begun behind it is begun again later.
-    fn take_failure(&mut self, i: usize, window: Window, error: CarryError) {
+    fn take_failure(&mut self, i: usize, window: Box<Window>, error: CarryError) {
         self.flights.truncate(i);
         let is_small = window.batches.len() == 1;
         let is_unread = matches!(error.fault, CarryFault::Read(_) | CarryFault::Open(_) | CarryFault::Direct(_));
@@ -222,7 +221,7 @@ impl Pipeline {
         let (batch, index) = batch.unwrap_or((&window.batches[0], None));
         let sample = index.map(|index| caught::id(&*self.origin.dataset, index));
         let at = batch.step.at;
-        LoaderError { sample, epoch: at.epoch, batch: at.batch, fault: LoaderFault::Carry(error) }
+        LoaderError { sample, epoch: at.epoch, batch: at.batch, fault: error.into() }
     }
 
     /// Hands over the windows that are ready, in order; whether there was any.
@@ -232,8 +231,8 @@ impl Pipeline {
             let Some(flight) = self.flights.pop_front() else { break };
             handed = true;
             match flight.into_outcome() {
-                Ok((window, memory, failures, carried, timeline)) => {
-                    if let Err(error) = self.hand_over_window(window, memory, failures, carried, timeline) {
+                Ok(made) => {
+                    if let Err(error) = self.hand_over_window(made) {
                         return self.end_with(error);
                     }
                 }
@@ -250,14 +249,8 @@ impl Pipeline {
         true
     }
 
-    fn hand_over_window(
-        &mut self,
-        window: Window,
-        memory: Memory,
-        failures: Vec<Failure>,
-        mut carried: RouteBytes,
-        mut timeline: Timeline,
-    ) -> Result<(), LoaderError> {
+    fn hand_over_window(&mut self, made: Made) -> Result<(), LoaderError> {
+        let Made { window, memory, failures, mut carried, mut timeline } = made;
         timeline.enter(Stage::Ready);
         self.note_stages(&window, &timeline);
         let timeline = Arc::new(timeline);

@@ -185,11 +185,15 @@ impl Planner {
     }
 
     /// The next window; `None` behind the last epoch. `opening` is told of every file before it is opened.
-    pub(super) fn next(&mut self, limits: Limits, opening: impl Fn(&DataFile)) -> Result<Option<Window>, LoaderError> {
+    pub(super) fn next(
+        &mut self,
+        limits: Limits,
+        opening: impl Fn(&DataFile),
+    ) -> Result<Option<Box<Window>>, LoaderError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let mut window = Window {
+        let mut window = Box::new(Window {
             batches: Vec::new(),
             input: SampleSpec::new(),
             output: Vec::new(),
@@ -198,7 +202,7 @@ impl Planner {
             len: 0,
             before: self.sampler.clone(),
             after: self.sampler.clone(),
-        };
+        });
         let (mut bytes, mut memory) = (0_u64, 0_u64);
         while window.batches.is_empty()
             || window.batches.len() < limits.batches && bytes < limits.bytes && memory < limits.memory
@@ -300,8 +304,8 @@ impl Planner {
             Some(file) => Ok(file.clone()),
             none => {
                 opening(file);
-                let opened = self.carrier.open(file.path()).map_err(LoaderFault::Carry)?;
-                file.check(&opened).map_err(LoaderFault::Dataset)?;
+                let opened = self.carrier.open(file.path()).map_err(LoaderFault::from)?;
+                file.check(&opened).map_err(LoaderFault::from)?;
                 Ok(none.insert(opened).clone())
             }
         }

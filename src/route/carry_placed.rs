@@ -27,7 +27,7 @@ pub(crate) struct CarryPlaced {
 enum State {
     /// Waits for device memory.
     Waiting(DeviceLoan, Vec<Placed>),
-    Carrying(Arc<DeviceSlot>, UnderWay),
+    Carrying(Arc<DeviceSlot>, Box<UnderWay>),
     Over(Option<Result<Landed, CarryError>>),
 }
 
@@ -69,7 +69,7 @@ fn begin(core: &Arc<Core>, placed: Vec<Placed>, len: usize) -> Result<State, Car
 fn carrying(core: &Core, slot: DeviceSlot, placed: &[Placed]) -> Result<State, CarryError> {
     let slot = Arc::new(slot);
     let under_way = into_places(core, &InSlot(&slot), placed)?;
-    Ok(State::Carrying(slot, under_way))
+    Ok(State::Carrying(slot, Box::new(under_way)))
 }
 
 struct InSlot<'a>(&'a Arc<DeviceSlot>);

@@ -44,10 +44,10 @@ impl Room {
     }
 
     /// What has come of it, or itself where it waits for memory to come free.
-    pub(crate) fn now(mut self) -> Result<Result<Landing, CarryError>, Self> {
+    pub(crate) fn now(mut self) -> Result<Result<Landing, CarryError>, Box<Self>> {
         match &mut self.state {
-            RoomState::Over(outcome) => outcome.take().ok_or(self),
-            RoomState::Waiting(_) => Err(self),
+            RoomState::Over(outcome) => outcome.take().ok_or(Box::new(self)),
+            RoomState::Waiting(_) => Err(Box::new(self)),
         }
     }
 }
