@@ -87,6 +87,9 @@ pub enum DeviceFault {
         /// Bytes of the buffer.
         len: usize,
     },
+    /// A stream that is not of this device, or not of the context in which it is used.
+    #[error("the stream is of another device or context; give one that was made in this device's context")]
+    OtherStream,
     /// A copy would leave its memory: a fault of this crate, and no byte was copied.
     #[error("a copy would leave the memory that it belongs to; please report this fault of forebay's")]
     Outside,

@@ -230,6 +230,9 @@ impl LoaderBuilder {
         let (batches_an_epoch, batches_left) = (sampler.steps_an_epoch(), sampler.steps_left());
         let carrier = self.carrier.clone().device(&self.device).budget(self.budget).device_budget(self.device_budget);
         let carrier = carrier.build()?;
+        if let Some(stream) = &self.stream {
+            carrier.can_follow(stream).map_err(BuildError::Device)?;
+        }
         let engine = carrier.reader().engine();
         let settings = self.settings();
         let held = if self.device.kind() == DeviceKind::Host { self.budget } else { self.device_budget };

@@ -3,6 +3,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cudarc::driver::CudaStream;
+
 use super::builder::CarrierBuilder;
 use super::bytes::RouteBytes;
 use super::carry::Carry;
@@ -18,7 +20,7 @@ use super::placed::Placed;
 use super::reason::NoRoute;
 use super::upload::{Landing, Room, Upload};
 use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
-use crate::device::{Device, DeviceBuffer, DeviceError, DeviceFault};
+use crate::device::{Device, DeviceBuffer, DeviceError, DeviceFault, Event};
 use crate::memory::Slot;
 use crate::storage::{Extent, File, Pieces, Place, Reader};
 
@@ -167,6 +169,14 @@ impl Carrier {
     /// Extents to places of `len` bytes of the device's budget: one piece, on a CUDA device only.
     pub(crate) fn carry_placed(&self, places: Vec<Place>, len: usize) -> CarryPlaced {
         CarryPlaced::new(&self.core, places, len)
+    }
+
+    /// Sees that work on a stream can be followed: that it is of this carrier's device.
+    pub(crate) fn can_follow(&self, stream: &CudaStream) -> Result<(), DeviceError> {
+        match &self.core.gpu {
+            Some(gpu) => Event::on_stream(&gpu.device, stream).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Room for `len` bytes of the device's budget: one piece, on a CUDA device only. Errors name `path` and `offset`.

@@ -2,7 +2,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod consumer;
+mod cycles;
 mod data;
 mod equal;
+mod faults;
 mod memory;
 mod rig;
+mod stalls;
+mod streams;
+mod turmoil;

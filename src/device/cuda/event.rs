@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 
 use super::context::CudaDevice;
-use crate::device::error::DeviceError;
+use crate::device::error::{DeviceError, DeviceFault};
 use crate::sys::cuda::{self, CudaCode, Stream};
 
 /// A mark on a stream: passed once everything ordered before it is done.
@@ -22,6 +22,9 @@ unsafe impl Sync for Event {}
 impl Event {
     /// A mark behind all that a stream of somebody else's has been given so far.
     pub(crate) fn on_stream(device: &Arc<CudaDevice>, stream: &CudaStream) -> Result<Self, DeviceError> {
+        if stream.context().cu_ctx() != device.context().cu_ctx() {
+            return Err(device.error(DeviceFault::OtherStream));
+        }
         let _current = device.enter()?;
         let event = Self::new(device)?;
         event.record(stream.cu_stream().cast())?;
