@@ -16,6 +16,7 @@ usage: cargo bench --bench loader -- [options]
   --size BYTES      bytes of the records, and as many of the archives (default 2 GiB; made a multiple of 75 MiB)
   --depth N         reads in flight, of fio and of ours (default 32)
   --budget BYTES    host memory of our loaders, in place of their default
+  --prefetch N      the most batches ahead of our loaders, in place of as many as their memory allows
   --batch N         samples a batch, in place of the case's own number
   --python PATH     a Python that has benches/peers/requirements.txt (default: $FOREBAY_PEERS); without, no peers
   --only NAME       only contenders whose name holds this; may be repeated
@@ -36,6 +37,7 @@ pub struct Args {
     pub size: u64,
     pub depth: u32,
     pub budget: Option<u64>,
+    pub prefetch: Option<u64>,
     pub batch: Option<u64>,
     pub python: Option<PathBuf>,
     pub only: Vec<String>,
@@ -56,6 +58,7 @@ impl Args {
             size: 2 << 30,
             depth: 32,
             budget: None,
+            prefetch: None,
             batch: None,
             python: std::env::var_os("FOREBAY_PEERS").map(PathBuf::from),
             only: Vec::new(),
@@ -76,6 +79,7 @@ impl Args {
                 "--size" => parsed.size = positive(&arg, &value()?)?,
                 "--depth" => parsed.depth = positive(&arg, &value()?)?,
                 "--budget" => parsed.budget = Some(positive(&arg, &value()?)?),
+                "--prefetch" => parsed.prefetch = Some(positive(&arg, &value()?)?),
                 "--batch" => parsed.batch = Some(positive(&arg, &value()?)?),
                 "--python" => parsed.python = Some(PathBuf::from(value()?)),
                 "--only" => parsed.only.push(value()?),

@@ -10,18 +10,18 @@ use crate::figures::Figures;
 use crate::order::Order;
 use crate::ours;
 
-const CYCLES: u32 = 100;
+const CYCLES: u32 = 30;
 
 pub fn run(order: &Order) -> Result<Figures, String> {
     let dataset = ours::open(&order.case, &order.files)?;
-    let small = || ours::builder(&dataset, order).shuffle(Shuffle::Full).endless().budget(16 << 20);
+    let small = || ours::builder(&dataset, order).shuffle(Shuffle::Full).endless().budget(32 << 20);
     let usual = || ours::builder(&dataset, order).shuffle(Shuffle::Full).endless();
     // What is made once in a process is not left behind by a loader.
     cycle(&small, 1)?;
     let before = (count("task"), count("fd"));
     let mut figures: Figures = vec![
-        ("build and drop, 16 MiB, ms".into(), cycle(&small, 0)?),
-        ("with one batch, 16 MiB, ms".into(), cycle(&small, 1)?),
+        ("build and drop, 32 MiB, ms".into(), cycle(&small, 0)?),
+        ("with one batch, 32 MiB, ms".into(), cycle(&small, 1)?),
         ("build and drop, default budget, ms".into(), cycle(&usual, 0)?),
         ("with one batch, default budget, ms".into(), cycle(&usual, 1)?),
     ];

@@ -43,6 +43,7 @@ fn one(part: &str, place: &str, data: &Data, args: &Args) -> Result<Value, Strin
         batch: args.batch.unwrap_or(64),
         depth: None,
         budget: args.budget,
+        prefetch: args.prefetch,
         samples: 0,
         seed: 0,
         seconds: args.seconds,

@@ -13,6 +13,8 @@ pub struct Order {
     pub depth: Option<u32>,
     /// Bytes of host memory; as the loader has it by itself where there are none.
     pub budget: Option<u64>,
+    /// Batches ahead; as many as memory allows where there is none.
+    pub prefetch: Option<u64>,
     /// At least so many samples are read.
     pub samples: u64,
     pub seed: u64,
@@ -24,7 +26,7 @@ impl Order {
         json!({
             // The paths are made by this program from a UTF-8 command line.
             "files": self.files.iter().map(|file| file.to_string_lossy()).collect::<Vec<_>>(),
-            "case": self.case, "batch": self.batch, "depth": self.depth, "budget": self.budget,
+            "case": self.case, "batch": self.batch, "depth": self.depth, "budget": self.budget, "prefetch": self.prefetch,
             "samples": self.samples, "seed": self.seed,
             "seconds": self.seconds,
         })
@@ -39,6 +41,7 @@ impl Order {
             batch: number("batch")?,
             depth: number("depth").and_then(|depth| depth.try_into().ok()),
             budget: number("budget"),
+            prefetch: number("prefetch"),
             samples: number("samples")?,
             seed: number("seed")?,
             seconds: value.get("seconds")?.as_f64()?,

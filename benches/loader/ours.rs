@@ -83,6 +83,10 @@ pub fn builder(dataset: &Arc<dyn Dataset>, order: &Order) -> LoaderBuilder {
         Some(bytes) => builder.budget(bytes),
         None => builder,
     };
+    let builder = match order.prefetch {
+        Some(batches) => builder.prefetch(batches as usize),
+        None => builder,
+    };
     match order.depth {
         Some(depth) => builder.carrier(Carrier::builder().reader(Reader::builder().depth(depth).rings(1))),
         None => builder,

@@ -212,6 +212,7 @@ impl Race {
             batch: self.batch,
             depth,
             budget: args.budget,
+            prefetch: args.prefetch,
             samples: amount * self.samples_per_unit,
             seed,
             seconds: args.seconds,
