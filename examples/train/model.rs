@@ -58,7 +58,8 @@ impl Model {
                 byte => text.push(byte),
             }
         }
-        Ok(String::from_utf8_lossy(&text[1..]).into_owned())
+        // What it has not learned yet to leave out must not reach a terminal.
+        Ok(String::from_utf8_lossy(&text[1..]).replace(|letter: char| letter.is_control(), "·"))
     }
 
     /// `[batch, time]` to `[batch, time, VOCABULARY]`.

@@ -44,7 +44,7 @@ impl Progress {
         let some = self.losses.len().min(20);
         let (first, last) = (mean(&self.losses[..some]), mean(&self.losses[self.losses.len() - some..]));
         let stalled = loader.stalls.total().as_secs_f64();
-        println!("\nloss: {first:.3} nats a byte over the first {some} steps, {last:.3} over the last");
+        println!("\nloss: {first:.3} nats a byte at first, {last:.3} at last (means of {some} steps)");
         println!("speed: {:.0} tokens/s", self.tokens_a_second());
         println!(
             "stalled for data: {stalled:.3} s of {:.1}, {:.2} %",
