@@ -35,7 +35,7 @@ impl Table<'_> {
             match threads(outcomes) {
                 threads if threads.is_empty() && !cpu_is_unknown(outcomes) => {
                     let each = outcomes.iter().filter_map(|it| Some(it.cpu_seconds? / it.samples as f64 * 1e6));
-                    text.push_str(&format!("    CPU µs a block: {:.2}\n", Spread::of(each).median));
+                    text.push_str(&format!("    CPU µs each: {:.2}\n", Spread::of(each).median));
                 }
                 threads => text.push_str(&threads),
             }
@@ -152,7 +152,7 @@ fn threads(outcomes: &[Outcome]) -> String {
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     let all: Vec<String> =
         all.iter().filter(|it| it.1 >= 0.005).map(|(it, spent)| format!("{it} {spent:.2}")).collect();
-    if all.is_empty() { String::new() } else { format!("    CPU µs a sample: {}\n", all.join(", ")) }
+    if all.is_empty() { String::new() } else { format!("    CPU µs each: {}\n", all.join(", ")) }
 }
 
 fn notes(outcomes: &[Outcome]) -> Vec<String> {

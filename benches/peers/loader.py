@@ -107,14 +107,17 @@ def main():
     batches = iter(loader)
     first = next(batches)
     assert tuple(first.shape) == (batch, record), first.shape
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), time.process_time()
     samples = total = 0
     for tensor in batches:
         samples += len(tensor)
         total += tensor.numel() * tensor.element_size()
     seconds = time.perf_counter() - start
+    # Of workers it is not known before they end.
+    cpu = None if workers else time.process_time() - spent
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    answer = {"samples": samples, "bytes": total, "seconds": seconds, "peak": peak, "all": samples + len(first)}
+    answer = {"samples": samples, "bytes": total, "seconds": seconds, "cpu_seconds": cpu, "peak": peak}
+    answer["all"] = samples + len(first)
     print(json.dumps(answer), flush=True)
     # The end of workers is not part of an epoch.
     os._exit(0)
