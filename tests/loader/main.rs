@@ -16,6 +16,7 @@ mod faults;
 mod formats;
 mod liars;
 mod memory;
+mod mixes;
 mod order;
 mod processes;
 mod ragged;
