@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use super::memory::Memory;
 use super::plan::Window;
 use super::pool::Pool;
 use super::rows::Ragged;
-use super::shared::Doing;
+use super::shared::{Doing, Shared};
 use super::stage::Stage;
 use super::timeline::Timeline;
 use crate::device::DeviceKind;
@@ -32,6 +33,7 @@ pub(super) struct Means {
     /// Bytes land in host memory first, since the processor has to do something to them.
     by_processor: bool,
     on_device: bool,
+    shared: Arc<Shared>,
 }
 
 pub(super) struct Flight {
@@ -83,10 +85,10 @@ pub(super) enum Next {
 }
 
 impl Means {
-    pub(super) fn new(carrier: Carrier, pool: Pool, work: Work, ragged: Ragged) -> Self {
+    pub(super) fn new(carrier: Carrier, pool: Pool, work: Work, ragged: Ragged, shared: Arc<Shared>) -> Self {
         let by_processor = work.transform.is_some() || work.dataset.has_checksums() || ragged == Ragged::Padded;
         let on_device = carrier.device().kind() != DeviceKind::Host;
-        Self { carrier, pool, work, by_processor, on_device }
+        Self { carrier, pool, work, by_processor, on_device, shared }
     }
 
     /// Whether what cannot be read at once may be read sample by sample, in host memory: where that has room for it.
@@ -100,6 +102,11 @@ impl Means {
         let largest = (0..window.samples.len()).map(sample).max().unwrap_or(0);
         let whole = (window.len as u64).next_multiple_of(4096).saturating_add(largest);
         !self.is_direct_alone() && whole <= self.carrier.reader().arena().budget()
+    }
+
+    /// Whether the processor's part is done by the thread that polls.
+    pub(super) fn works_here(&self) -> bool {
+        self.pool.is_empty()
     }
 
     /// Whether no byte may go to the device by way of the host.
@@ -118,7 +125,7 @@ impl Means {
     fn flight(&self, window: Box<Window>, mut timeline: Timeline, one_by_one: bool) -> Flight {
         let (memory, batches) = (window.len as u64, window.batches.len());
         let at = window.batches.first().map(|batch| batch.step.at).unwrap_or_default();
-        let first = window.extents.first().map(|first| (first.file().path().to_owned(), first.offset()));
+        let first = first_of(&window);
         let span = tracing::debug_span!("window", epoch = at.epoch, batch = at.batch, batches, memory, one_by_one);
         let entered = span.clone().entered();
         let mut landing = None;
@@ -198,6 +205,12 @@ impl Means {
     }
 
     fn work_on(&self, window: Box<Window>, from: From, carried: RouteBytes) -> Step {
+        if self.works_here() {
+            // Done here and now, and nothing else meanwhile: the watchdog would not hear of it otherwise.
+            let stage = if let From::OneByOne(..) = from { Stage::Read } else { Stage::Transform };
+            let doing = Doing { stage, since: Instant::now(), watches: Vec::new(), first: first_of(&window) };
+            self.shared.state().doing = doing;
+        }
         let work = self.work.clone();
         Step::Work(self.pool.run(move || work.assemble(window, from)), carried)
     }
@@ -205,12 +218,13 @@ impl Means {
 
 /// An error at the window's first byte.
 fn at_first(window: &Window, fault: CarryFault) -> CarryError {
-    let first = window.extents.first();
-    CarryError {
-        path: first.map(|first| first.file().path().to_owned()).unwrap_or_default(),
-        offset: first.map_or(0, |first| first.offset()),
-        fault,
-    }
+    let (path, offset) = first_of(window).unwrap_or_default();
+    CarryError { path, offset, fault }
+}
+
+/// The window's first file, and the offset in it.
+fn first_of(window: &Window) -> Option<(PathBuf, u64)> {
+    window.extents.first().map(|first| (first.file().path().to_owned(), first.offset()))
 }
 
 impl Flight {
@@ -372,8 +386,6 @@ fn assembled_to(
         return Step::Over(window, Memory::on_host(slot), failures, carried);
     };
     timeline.enter(Stage::Copy);
-    let first = window.extents.first();
-    let path = first.map(|first| first.file().path().to_owned()).unwrap_or_default();
-    let offset = first.map_or(0, |first| first.offset());
+    let (path, offset) = first_of(&window).unwrap_or_default();
     Step::Upload(means.carrier.upload(slot, landing, path, offset), window, failures, carried)
 }

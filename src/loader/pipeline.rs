@@ -61,7 +61,7 @@ impl Pipeline {
         settings: Settings,
         shared: Arc<Shared>,
     ) -> Self {
-        let means = Means::new(carrier, pool, work, planner.ragged);
+        let means = Means::new(carrier, pool, work, planner.ragged, Arc::clone(&shared));
         Self {
             flights: VecDeque::new(),
             means,
@@ -164,6 +164,8 @@ impl Pipeline {
         while let Some(flight) = self.flights.get_mut(i) {
             match flight.poll(&self.means, context) {
                 Next::Pending => i += 1,
+                // What was worked on here is not kept back by the work behind it.
+                Next::Moved if i == 0 && flight.is_over() && self.means.works_here() => return true,
                 Next::Moved => moved = true,
                 Next::Failed(window, error) => {
                     moved = true;

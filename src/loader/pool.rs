@@ -47,6 +47,11 @@ impl Pool {
         Ok(pool)
     }
 
+    /// Whether there are no threads.
+    pub(super) fn is_empty(&self) -> bool {
+        self.workers == 0
+    }
+
     /// Does it, and tells what came of it. Whoever asked hears nothing where it panics.
     pub(super) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
         let (done, outcome) = oneshot::channel();
@@ -54,7 +59,7 @@ impl Pool {
             // The panic hook has told what happened; the sender is dropped, which tells the waiter.
             let _ = catch_unwind(AssertUnwindSafe(|| done.send(work()).is_ok()));
         };
-        if self.workers == 0 {
+        if self.is_empty() {
             task();
         } else {
             lock(&self.shared.queue).tasks.push_back(Box::new(task));

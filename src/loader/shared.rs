@@ -173,6 +173,9 @@ impl Shared {
         let Some(item) = state.ready.pop_front() else {
             if state.ended {
                 state.over = true;
+                if let Some(since) = state.waiting_since.take() {
+                    state.stats.stalls.add(Stage::Plan, since.elapsed());
+                }
                 return Poll::Ready(None);
             }
             state.waiting_since.get_or_insert_with(Instant::now);

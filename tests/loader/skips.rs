@@ -193,3 +193,26 @@ fn batches_of_which_nothing_is_left_do_not_come() {
         assert!(error.is_none() && got.len() == left, "{error:?} {}", got.len());
     }
 }
+
+/// Resumed behind any batch, also one that is smaller, the same samples are left out, and no others.
+#[test]
+fn a_loader_that_skips_is_resumed_at_the_same_sample() {
+    let folder = folder();
+    let path = folder.path().join("resumed.tfrecord");
+    let lens = vec![500; 60];
+    let starts = write_tfrecords(&path, &lens);
+    let bad: BTreeSet<u64> = [3, 30, 31, 32, 33].into();
+    bad.iter().for_each(|&index| flip(&path, starts[index as usize] + 9));
+    let dataset: Arc<dyn Dataset> = Arc::new(TfRecord::open(&[&path], Corrupt::Refuse).unwrap());
+    let setting = Setting { shuffle: Shuffle::None, epochs: 2, ..Setting::new(4) };
+    let want = without(&setting.expected(&*dataset).unwrap(), &bad);
+    for batches in 0..want.len() {
+        let mut loader = setting.builder(&dataset).skip_corrupt(100).build().unwrap();
+        loader.blocking().take(batches).for_each(|batch| drop(batch.unwrap()));
+        let mut resumed = setting.builder(&dataset).skip_corrupt(100).resume(loader.state()).build().unwrap();
+        drop(loader);
+        let (got, error) = guarded("resumed", move || drained(&mut resumed));
+        assert!(error.is_none(), "{error:?}");
+        assert_same(&got, &want[batches..], "resumed");
+    }
+}

@@ -1,0 +1,145 @@
+//! What a loader takes of its process: threads, descriptors and memory go with it; few descriptors are enough; a forked
+//! child gets an error.
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use forebay::loader::LoaderFault;
+use nix::libc;
+
+use crate::common::data;
+use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child, expect_child_within, in_child};
+use crate::common::reader::engines;
+use crate::common::watchdog::eventually;
+use crate::drops::{copied, with_engine};
+use crate::equal;
+use crate::stream::{Setting, all, assert_same, open_records, records};
+
+/// A figure of `/proc/self/status`, in bytes.
+pub fn status(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() << 10
+}
+
+fn entries(folder: &str) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn ten_thousand_loaders_leave_nothing_behind() {
+    let child = Outside::new();
+    let command = child.rerun(&Reduced::new(), "processes::in_child_ten_thousand_loaders");
+    eprintln!("{}", expect_child_within("loaders", command, Duration::from_secs(170)));
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn in_child_ten_thousand_loaders() {
+    if !in_child() {
+        return;
+    }
+    let dataset = records(&child_dir(), "x", 1000, 100);
+    let engines = engines();
+    let (mut steady, began) = ((0, 0, 0), Instant::now());
+    for cycle in 0..=10_000 {
+        let builder = Setting::new(8).builder(&dataset).workers(cycle % 3).budget(128 << 10);
+        let mut loader = builder.carrier(with_engine(engines[cycle % engines.len()])).build().unwrap();
+        if cycle % 4 == 0 {
+            assert_eq!(loader.blocking().next().unwrap().unwrap().len(), 8);
+        }
+        drop(loader);
+        let now = || (entries("/proc/self/task"), entries("/proc/self/fd"), status("VmRSS:"));
+        match cycle {
+            1000 => steady = now(),
+            10_000 => {
+                eprintln!("{steady:?}, then {:?}, in {:?}", now(), began.elapsed());
+                // Threads may still be on their last instructions.
+                let flat = || now().0 <= steady.0 && now().1 <= steady.1;
+                assert!(eventually(flat), "{steady:?}, then {:?}", now());
+                assert!(now().2 <= steady.2 + (6 << 20), "{steady:?}, then {:?}", now());
+            }
+            _ => {}
+        }
+    }
+    child_done();
+}
+
+/// Row 136.
+#[test]
+fn five_hundred_shards_are_read_with_thirty_two_descriptors() {
+    let outside = Outside::new();
+    for i in 0..500 {
+        data::write_dense(&outside.path().join(format!("{i:03}.bin")), i, 1000 * (1 + i % 3)).unwrap();
+    }
+    let reduced = Reduced::new().open_files(32);
+    expect_child("descriptors", outside.rerun(&reduced, "processes::in_child_five_hundred_shards"));
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn in_child_five_hundred_shards() {
+    if !in_child() {
+        return;
+    }
+    let paths: Vec<PathBuf> = (0..500).map(|i| child_dir().join(format!("{i:03}.bin"))).collect();
+    let dataset = open_records(&paths, 1000);
+    for engine in engines() {
+        for transformed in [false, true] {
+            let setting = Setting { epochs: 2, ..Setting::new(64) };
+            let builder = setting.builder(&dataset).carrier(with_engine(engine));
+            let builder = if transformed { builder.map(copied(1000)) } else { builder };
+            let mut got = all(builder.build().unwrap());
+            if transformed {
+                got.iter_mut().flat_map(|batch| &mut batch.rows).for_each(|row| row[0].1 = vec![1000]);
+            }
+            assert_same(&got, &setting.expected(&*dataset).unwrap(), &format!("{engine:?}, {transformed}"));
+        }
+    }
+    child_done();
+}
+
+/// Row 132.
+#[test]
+fn a_forked_child_gets_one_error_and_its_parent_goes_on() {
+    let child = Outside::new();
+    expect_child("forks", child.rerun(&Reduced::new(), "processes::in_child_fork"));
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn in_child_fork() {
+    if !in_child() {
+        return;
+    }
+    let dataset = records(&child_dir(), "x", 4096, 400);
+    for engine in engines() {
+        let mut loader = Setting::new(8).builder(&dataset).carrier(with_engine(engine)).build().unwrap();
+        let first = loader.blocking().next().unwrap().unwrap();
+        // SAFETY: the child takes no lock that threads of the parent may hold, and leaves by `_exit`.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            // SAFETY: plain calls; a child that hangs is ended by the alarm.
+            unsafe { libc::alarm(10) };
+            let well = catch_unwind(AssertUnwindSafe(|| {
+                let began = Instant::now();
+                let error = loader.blocking().next().unwrap().unwrap_err();
+                assert!(matches!(error.fault, LoaderFault::Forked) && error.to_string().contains("fork"), "{error}");
+                assert!(loader.blocking().next().is_none(), "nothing comes after an error");
+                drop((first, loader));
+                assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+            }));
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(well.is_err())) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is ours.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child ended with {status:#x}");
+        equal::check(&*dataset, &first);
+        assert_eq!(loader.blocking().map(|batch| batch.unwrap().len()).sum::<usize>(), 392);
+    }
+    child_done();
+}
