@@ -69,6 +69,13 @@ pub fn records(name: &'static str, bytes: usize, count: usize) -> Data {
     Data::of(dir, name, &paths, &OpenOptions::new().record_bytes(bytes as u64))
 }
 
+/// A record of two blocks in each of so many files.
+pub fn many_files(count: u64) -> Data {
+    let dir = folder();
+    let paths: Vec<PathBuf> = (0..count).map(|i| write(&dir, &format!("{i:03}.bin"), &noise(i, 8192))).collect();
+    Data::of(dir, "many files", &paths, &OpenOptions::new().record_bytes(8192))
+}
+
 /// Rows that cuFile can read to their places itself.
 pub fn aligned() -> Data {
     records("aligned", 8192, 90)

@@ -7,6 +7,7 @@ use forebay::{CarryFault, Loader, LoaderError, LoaderFault, Route};
 
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
+use crate::common::privilege::Reduced;
 use crate::common::watchdog::{PATIENCE, eventually};
 use crate::data::{self, Data};
 use crate::rig::{Flip, Look, Way, any_rows, builder, check, direct, settle};
@@ -270,5 +271,28 @@ fn a_file_that_is_cut_is_told_by_its_path() {
         }
         settle(control);
         assert!(eventually(|| control.in_flight() == 0));
+    });
+}
+
+/// More files than may be open at once are read in waves, of which a later one may be refused.
+#[test]
+fn files_that_cufile_refuses_in_the_middle_of_a_batch_come_by_another_route() {
+    emulated("").reduced(Reduced::new().open_files(48)).run(|control| {
+        let data = data::many_files(60);
+        let (way, _) = ways(&data).into_iter().find(|(way, _)| way.name == "auto/Pool").unwrap();
+        let mut refused = 0;
+        // Each is registered when it is opened, and again when it is read, since it was closed for others meanwhile.
+        for nth in [61, 62, 70, 80, 100, 120] {
+            data.cool();
+            control.reset_calls();
+            control.script(&format!("fail=cuFileHandleRegister@{nth}:5030"));
+            let loader = builder(&data).carrier(way.carrier.clone()).batch_size(60).budget(4 << 20);
+            let (batches, error) = outcome(control, &data, loader.build().unwrap(), false, &format!("the {nth}th"));
+            assert!(batches == 1 && error.is_none(), "{nth}: {batches} batches, {error:?}");
+            refused += u64::from(control.calls("cuFileHandleRegister") >= nth);
+            control.script("clear");
+        }
+        assert!(refused > 2, "{refused} files were refused");
+        settle(control);
     });
 }
