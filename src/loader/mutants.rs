@@ -57,7 +57,7 @@ fn works_late_in_child() {
         assert_eq!(launch(stream.cu_stream().cast(), wait_until_open, std::ptr::null_mut()), 0);
         let copies = device.allocate(2 * 4 * ROW).unwrap();
         let to = copies.device_address().unwrap();
-        let mut expected = Vec::new();
+        let mut expected: Vec<u8> = Vec::new();
         for batch in loader.blocking().take(2) {
             let batch = batch.unwrap();
             let tensor = batch.tensors().next().unwrap();
