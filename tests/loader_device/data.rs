@@ -139,6 +139,11 @@ fn member(archive: &mut Vec<u8>, name: &str, bytes: &[u8]) {
 
 /// Records with checksums, which the processor looks at.
 pub fn tfrecord() -> Data {
+    tfrecord_with_corrupt_ones(&[])
+}
+
+/// Some of them with a checksum that is not theirs.
+pub fn tfrecord_with_corrupt_ones(corrupt: &[u64]) -> Data {
     let dir = folder();
     let mut rng = Rng::new(9);
     let mut paths = Vec::new();
@@ -150,7 +155,9 @@ pub fn tfrecord() -> Data {
             file.extend(length);
             file.extend(masked(&length));
             file.extend(&record);
-            file.extend(masked(&record));
+            let sum = masked(&record);
+            let is_corrupt = corrupt.contains(&(shard * 40 + i));
+            file.extend(if is_corrupt { sum.map(|byte| !byte) } else { sum });
         }
         paths.push(write(&dir, &format!("{shard}.tfrecord"), &file));
     }

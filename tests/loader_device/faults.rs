@@ -3,14 +3,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay::{CarryFault, Loader, LoaderError, LoaderFault, Route};
+use forebay::{CarryFault, Device, Loader, LoaderError, LoaderFault, Route};
 
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
 use crate::common::privilege::Reduced;
 use crate::common::watchdog::{PATIENCE, eventually};
 use crate::data::{self, Data};
-use crate::rig::{Flip, Look, Way, any_rows, builder, check, direct, settle};
+use crate::rig::{Flip, Look, Way, any_rows, builder, check, cuda, direct, facts, settle};
 
 fn emulated(script: &str) -> Emulated {
     Emulated::new(script).patience(Duration::from_secs(120))
@@ -293,6 +293,36 @@ fn files_that_cufile_refuses_in_the_middle_of_a_batch_come_by_another_route() {
             control.script("clear");
         }
         assert!(refused > 2, "{refused} files were refused");
+        settle(control);
+    });
+}
+
+/// A sample that does not match its checksum is left out on the device as on the host.
+#[test]
+fn corrupt_samples_are_skipped_as_on_the_host() {
+    emulated("jitter_us=50").run(|control| {
+        let data = data::tfrecord_with_corrupt_ones(&[7, 8, 41]);
+        for way in any_rows() {
+            control.script(way.script);
+            for flips in [false, true] {
+                let set = |device: &Device| {
+                    let loader = builder(&data).device(device).carrier(way.carrier.clone()).skip_corrupt(3).batch_size(5);
+                    if flips { loader.map(Flip) } else { loader }.build().unwrap()
+                };
+                let (mut loader, mut host) = (set(&cuda()), set(&Device::host()));
+                let mut samples = 0;
+                for (batch, same) in loader.blocking().zip(host.blocking()) {
+                    let (batch, same) = (batch.unwrap(), same.unwrap());
+                    check(&data, &batch, flips, Look::Fetch);
+                    assert_eq!(facts(&batch), facts(&same), "{}", way.name);
+                    samples += batch.len();
+                }
+                assert_eq!((samples, loader.stats().skipped, host.stats().skipped), (77, 3, 3), "{}", way.name);
+            }
+            let loader = builder(&data).carrier(way.carrier.clone()).skip_corrupt(1).build().unwrap();
+            let error = outcome(control, &data, loader, false, &way.name).1.unwrap();
+            assert!(matches!(error.fault, LoaderFault::TooManySkipped { limit: 1, .. }), "{error}");
+        }
         settle(control);
     });
 }
