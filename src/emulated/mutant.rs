@@ -13,6 +13,8 @@ pub(crate) const FREED_IN_FLIGHT: &str = "device memory freed with a copy in fli
 pub(crate) const NO_CONTEXT: &str = "reads without a current context";
 /// The stream is destroyed, and what its copies use let go of, before they are done.
 pub(crate) const DROPPED_EARLY: &str = "the carrier's stream dropped early";
+/// A batch's memory is lent again at once, whatever stream uses it.
+pub(crate) const REUSED_EARLY: &str = "a batch's memory lent again before its consumer's stream has passed";
 pub(crate) const SHORT_IS_WHOLE: &str = "short cuFile read taken as whole";
 pub(crate) const FAILED_IS_IGNORED: &str = "a failed batch entry ignored";
 

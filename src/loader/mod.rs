@@ -16,6 +16,8 @@ mod flight;
 #[expect(clippy::module_inception, reason = "the type that the room is named after")]
 mod loader;
 mod memory;
+#[cfg(test)]
+mod mutants;
 mod pipeline;
 mod plan;
 mod pool;

@@ -180,7 +180,10 @@ impl Pipeline {
     fn take_failure(&mut self, i: usize, window: Box<Window>, error: CarryError) {
         self.flights.truncate(i);
         let is_small = window.batches.len() == 1;
-        let is_unread = matches!(error.fault, CarryFault::Read(_) | CarryFault::Open(_) | CarryFault::Direct(_));
+        let is_unread = matches!(
+            error.fault,
+            CarryFault::Read(_) | CarryFault::Open(_) | CarryFault::Direct(_) | CarryFault::NoRoute { .. }
+        );
         match error.fault {
             // Sample by sample, to find out which it is.
             _ if is_unread && self.means.can_read_one_by_one(&window) => {

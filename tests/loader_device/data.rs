@@ -69,6 +69,13 @@ pub fn records(name: &'static str, bytes: usize, count: usize) -> Data {
     Data::of(dir, name, &paths, &OpenOptions::new().record_bytes(bytes as u64))
 }
 
+/// A record of two blocks in each of so many files.
+pub fn many_files(count: u64) -> Data {
+    let dir = folder();
+    let paths: Vec<PathBuf> = (0..count).map(|i| write(&dir, &format!("{i:03}.bin"), &noise(i, 8192))).collect();
+    Data::of(dir, "many files", &paths, &OpenOptions::new().record_bytes(8192))
+}
+
 /// Rows that cuFile can read to their places itself.
 pub fn aligned() -> Data {
     records("aligned", 8192, 90)
@@ -132,6 +139,11 @@ fn member(archive: &mut Vec<u8>, name: &str, bytes: &[u8]) {
 
 /// Records with checksums, which the processor looks at.
 pub fn tfrecord() -> Data {
+    tfrecord_with_corrupt_ones(&[])
+}
+
+/// Some of them with a checksum that is not theirs.
+pub fn tfrecord_with_corrupt_ones(corrupt: &[u64]) -> Data {
     let dir = folder();
     let mut rng = Rng::new(9);
     let mut paths = Vec::new();
@@ -143,7 +155,9 @@ pub fn tfrecord() -> Data {
             file.extend(length);
             file.extend(masked(&length));
             file.extend(&record);
-            file.extend(masked(&record));
+            let sum = masked(&record);
+            let is_corrupt = corrupt.contains(&(shard * 40 + i));
+            file.extend(if is_corrupt { sum.map(|byte| !byte) } else { sum });
         }
         paths.push(write(&dir, &format!("{shard}.tfrecord"), &file));
     }

@@ -3,13 +3,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay::{CarryFault, Loader, LoaderError, LoaderFault, Route};
+use forebay::{CarryFault, Device, Loader, LoaderError, LoaderFault, Route};
 
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
+use crate::common::privilege::Reduced;
 use crate::common::watchdog::{PATIENCE, eventually};
 use crate::data::{self, Data};
-use crate::rig::{Flip, Look, Way, any_rows, builder, check, direct, settle};
+use crate::rig::{Flip, Look, Way, any_rows, builder, check, cuda, direct, facts, settle};
 
 fn emulated(script: &str) -> Emulated {
     Emulated::new(script).patience(Duration::from_secs(120))
@@ -270,5 +271,58 @@ fn a_file_that_is_cut_is_told_by_its_path() {
         }
         settle(control);
         assert!(eventually(|| control.in_flight() == 0));
+    });
+}
+
+/// More files than may be open at once are read in waves, of which a later one may be refused.
+#[test]
+fn files_that_cufile_refuses_in_the_middle_of_a_batch_come_by_another_route() {
+    emulated("").reduced(Reduced::new().open_files(48)).run(|control| {
+        let data = data::many_files(60);
+        let (way, _) = ways(&data).into_iter().find(|(way, _)| way.name == "auto/Pool").unwrap();
+        let mut refused = 0;
+        // Each is registered when it is opened, and again when it is read, since it was closed for others meanwhile.
+        for nth in [61, 62, 70, 80, 100, 120] {
+            data.cool();
+            control.reset_calls();
+            control.script(&format!("fail=cuFileHandleRegister@{nth}:5030"));
+            let loader = builder(&data).carrier(way.carrier.clone()).batch_size(60).budget(4 << 20);
+            let (batches, error) = outcome(control, &data, loader.build().unwrap(), false, &format!("the {nth}th"));
+            assert!(batches == 1 && error.is_none(), "{nth}: {batches} batches, {error:?}");
+            refused += u64::from(control.calls("cuFileHandleRegister") >= nth);
+            control.script("clear");
+        }
+        assert!(refused > 2, "{refused} files were refused");
+        settle(control);
+    });
+}
+
+/// A sample that does not match its checksum is left out on the device as on the host.
+#[test]
+fn corrupt_samples_are_skipped_as_on_the_host() {
+    emulated("jitter_us=50").run(|control| {
+        let data = data::tfrecord_with_corrupt_ones(&[7, 8, 41]);
+        for way in any_rows() {
+            control.script(way.script);
+            for flips in [false, true] {
+                let set = |device: &Device| {
+                    let loader = builder(&data).device(device).carrier(way.carrier.clone()).skip_corrupt(3).batch_size(5);
+                    if flips { loader.map(Flip) } else { loader }.build().unwrap()
+                };
+                let (mut loader, mut host) = (set(&cuda()), set(&Device::host()));
+                let mut samples = 0;
+                for (batch, same) in loader.blocking().zip(host.blocking()) {
+                    let (batch, same) = (batch.unwrap(), same.unwrap());
+                    check(&data, &batch, flips, Look::Fetch);
+                    assert_eq!(facts(&batch), facts(&same), "{}", way.name);
+                    samples += batch.len();
+                }
+                assert_eq!((samples, loader.stats().skipped, host.stats().skipped), (77, 3, 3), "{}", way.name);
+            }
+            let loader = builder(&data).carrier(way.carrier.clone()).skip_corrupt(1).build().unwrap();
+            let error = outcome(control, &data, loader, false, &way.name).1.unwrap();
+            assert!(matches!(error.fault, LoaderFault::TooManySkipped { limit: 1, .. }), "{error}");
+        }
+        settle(control);
     });
 }
