@@ -229,6 +229,8 @@ impl LoaderBuilder {
         let (origin, sampler) = self.sampler()?;
         let (batches_an_epoch, batches_left) = (sampler.steps_an_epoch(), sampler.steps_left());
         let carrier = self.carrier.clone().device(&self.device).budget(self.budget).device_budget(self.device_budget);
+        // Reads of single samples are small and many: one ring's thread is all busy with them before a drive is.
+        let carrier = carrier.map_reader(|reader| reader.rings_unless_set(2));
         let carrier = carrier.build()?;
         if let Some(stream) = &self.stream {
             carrier.can_follow(stream).map_err(BuildError::Device)?;

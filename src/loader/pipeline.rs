@@ -82,7 +82,7 @@ impl Pipeline {
         // A dataset's own code runs on this thread, and may panic.
         let mut ender = Ender(Some(Arc::clone(&self.shared)));
         while self.shared.is_wanted() {
-            let begun = self.begin_more();
+            let begun = self.begin_one();
             let moved = self.poll(&mut context);
             let handed = self.hand_over();
             if self.planned && self.flights.is_empty() {
@@ -97,31 +97,32 @@ impl Pipeline {
         ender.0 = None;
     }
 
-    fn begin_more(&mut self) -> bool {
-        let mut begun = false;
-        while !self.planned && self.has_room() {
-            let limits = self.limits();
-            let shared = &self.shared;
-            let opening = |file: &crate::dataset::DataFile| {
-                shared.state().opening = Some((file.path().to_owned(), Instant::now()));
-            };
-            let started = Instant::now();
-            let planned = self.planner.next(limits, opening);
-            shared.state().opening = None;
-            begun = true;
-            match planned {
-                Ok(Some(window)) => {
-                    self.grown = self.grown.saturating_add(1);
-                    self.flights.push_back(self.means.begin(window, Timeline::begin(started)));
-                }
-                Ok(None) => self.planned = true,
-                Err(error) => {
-                    self.planned = true;
-                    self.flights.push_back(Flight::failed(error));
-                }
+    /// Begins one window more, where there is room for it; whether it did. One at a time, so that what is there already is
+    /// handed over first.
+    fn begin_one(&mut self) -> bool {
+        if self.planned || !self.has_room() {
+            return false;
+        }
+        let limits = self.limits();
+        let shared = &self.shared;
+        let opening = |file: &crate::dataset::DataFile| {
+            shared.state().opening = Some((file.path().to_owned(), Instant::now()));
+        };
+        let started = Instant::now();
+        let planned = self.planner.next(limits, opening);
+        shared.state().opening = None;
+        match planned {
+            Ok(Some(window)) => {
+                self.grown = self.grown.saturating_add(1);
+                self.flights.push_back(self.means.begin(window, Timeline::begin(started)));
+            }
+            Ok(None) => self.planned = true,
+            Err(error) => {
+                self.planned = true;
+                self.flights.push_back(Flight::failed(error));
             }
         }
-        begun
+        true
     }
 
     /// Whether one more window may be begun.
@@ -150,11 +151,13 @@ impl Pipeline {
     }
 
     fn limits(&self) -> Limits {
+        /// Planning so many takes about a millisecond, in which nothing is handed over.
+        const SAMPLES: usize = 2048;
         let ahead = self.shared.ahead();
         let under_way: usize = self.flights.iter().map(Flight::batches).sum();
         let room = self.settings.prefetch.saturating_sub(ahead.batches + under_way).max(1);
         let grown = 1_usize.checked_shl(self.grown.min(20)).unwrap_or(usize::MAX);
-        Limits { batches: grown.min(room), bytes: self.settings.window, memory: self.settings.memory }
+        Limits { batches: grown.min(room), samples: SAMPLES, bytes: self.settings.window, memory: self.settings.memory }
     }
 
     /// Whether any window has come further.

@@ -159,6 +159,7 @@ pub(super) struct Planner {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) batches: usize,
+    pub(super) samples: usize,
     /// Bytes of samples.
     pub(super) bytes: u64,
     /// Bytes of memory that reading them can take beside their own.
@@ -205,7 +206,10 @@ impl Planner {
         });
         let (mut bytes, mut memory) = (0_u64, 0_u64);
         while window.batches.is_empty()
-            || window.batches.len() < limits.batches && bytes < limits.bytes && memory < limits.memory
+            || window.batches.len() < limits.batches
+                && window.samples.len() < limits.samples
+                && bytes < limits.bytes
+                && memory < limits.memory
         {
             match self.add_batch(&mut window, &opening) {
                 Ok(true) => {}

@@ -306,7 +306,8 @@ fn corrupt_samples_are_skipped_as_on_the_host() {
             control.script(way.script);
             for flips in [false, true] {
                 let set = |device: &Device| {
-                    let loader = builder(&data).device(device).carrier(way.carrier.clone()).skip_corrupt(3).batch_size(5);
+                    let loader =
+                        builder(&data).device(device).carrier(way.carrier.clone()).skip_corrupt(3).batch_size(5);
                     if flips { loader.map(Flip) } else { loader }.build().unwrap()
                 };
                 let (mut loader, mut host) = (set(&cuda()), set(&Device::host()));
