@@ -72,9 +72,11 @@ fn drop_unread_files(plan: &mut Plan) {
 
 /// Bytes from which a run is read by itself whatever is near it.
 const LONG: u64 = 128 << 10;
-/// Bytes from which the middle of a run is read to its place though its ends are not: two more reads cost less than the
-/// copy of so many.
-const WORTH_SPLITTING: u64 = 512 << 10;
+/// Bytes from which the middle of a run is read to its place though its ends are not: up to two more reads of a block cost
+/// less than the copy of so many.
+const WORTH_SPLITTING: u64 = 64 << 10;
+/// The same where blocks would not lie in pages of their own, which some drivers read in pieces.
+const WORTH_SPLITTING_ASKEW: u64 = 512 << 10;
 
 /// Extents that follow each other in their file and in the slot.
 #[derive(Debug)]
@@ -117,7 +119,8 @@ impl Run {
         let whole = from == start && to == end;
         let place = self.at as u64 + (from - start);
         let fits = place.is_multiple_of(align.memory as u64) && align.memory <= 4096;
-        (fits && from < to && (whole || self.len >= WORTH_SPLITTING)).then_some((from, to))
+        let worth = if place.is_multiple_of(4096) { WORTH_SPLITTING } else { WORTH_SPLITTING_ASKEW };
+        (fits && from < to && (whole || self.len >= worth)).then_some((from, to))
     }
 
     /// Whether fewer than `gap` bytes lie between the two in the file.
