@@ -186,7 +186,7 @@ fn a_loader_whose_dataset_blocks_is_dropped_in_about_a_second() {
     std::fs::write(&path, [1; 100]).unwrap();
     let (release, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(gate);
-    let dataset = Told::new(&[path], 10, move |index, sample| -> Result<(), DatasetError> {
+    let dataset = Told::shared(&[path], 10, move |index, sample| -> Result<(), DatasetError> {
         let _ = gate.lock().unwrap().recv();
         push(sample, 0, index, 1);
         Ok(())

@@ -23,7 +23,7 @@ fn lying(
     let folder = folder();
     let path = folder.path().join("x.bin");
     data::write_dense(&path, 1, LEN).unwrap();
-    let dataset = Told::new(&[path], 40, move |index, sample| {
+    let dataset = Told::shared(&[path], 40, move |index, sample| {
         if index == 21 {
             return lie(sample);
         }
@@ -193,7 +193,7 @@ fn nothing_to_give_is_an_error_within_a_second() {
     let folder = folder();
     let path = folder.path().join("x.bin");
     std::fs::write(&path, [1; 99]).unwrap();
-    let empty = Told::new(&[&path], 0, |index, _| Err(DatasetError::no_sample(index, 0)));
+    let empty = Told::shared(&[&path], 0, |index, _| Err(DatasetError::no_sample(index, 0)));
     let three = crate::stream::open_records(&[&path], 33);
     assert_eq!(three.len(), 3);
     let world = |rank, size| World::new(rank, size).unwrap();
