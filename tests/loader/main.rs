@@ -9,6 +9,7 @@ mod heard;
 mod made;
 mod stream;
 
+mod budgets;
 mod datasets;
 mod drops;
 mod equal;

@@ -1,0 +1,158 @@
+//! Whatever the budget and the samples are, a loader gives every batch or says which one cannot fit: it never waits for
+//! what cannot come.
+use std::sync::LazyLock;
+
+use forebay::loader::LoaderFault;
+use forebay::{CarryFault, MemoryError, Mode, Ragged, Reader, Shuffle};
+use proptest::prelude::*;
+
+use crate::common::fuse::{Fuse, Kind};
+use crate::common::knobs::Fault;
+use crate::common::reader::engines;
+use crate::common::watchdog::guarded;
+use crate::common::{data, folder};
+use crate::datasets::{Told, lengths, push};
+use crate::stalls::Copied;
+use crate::stream::{Setting, assert_same, drained};
+
+/// Small ones and some that are most of the budget.
+fn lens() -> impl Strategy<Value = Vec<u64>> {
+    let len =
+        prop_oneof![0..5000_u64, 0..60_000_u64, 100_000..400_000_u64, (0..60_u64).prop_map(|blocks| blocks * 4096)];
+    prop::collection::vec(len, 1..40)
+}
+
+#[derive(Clone, Debug)]
+struct Means {
+    batch_size: u64,
+    budget: u64,
+    workers: usize,
+    prefetch: usize,
+    transformed: bool,
+    ragged: Ragged,
+    reader: forebay::ReaderBuilder,
+    full: bool,
+}
+
+fn means() -> impl Strategy<Value = Means> {
+    let engine = prop::sample::select(engines());
+    let mode = prop::sample::select(vec![Mode::Auto, Mode::Buffered]);
+    let (ragged, bools) = (prop::sample::select(vec![Ragged::Packed, Ragged::Padded]), (any::<bool>(), any::<bool>()));
+    (1..6_u64, 1..400_u64, 0..3_usize, 1..9_usize, engine, mode, ragged, bools).prop_map(
+        |(batch_size, blocks, workers, prefetch, engine, mode, ragged, (transformed, full))| {
+            let reader = Reader::builder().engine(engine).mode(mode);
+            Means { batch_size, budget: blocks * 4096, workers, prefetch, transformed, ragged, reader, full }
+        },
+    )
+}
+
+impl Means {
+    fn setting(&self) -> Setting {
+        let shuffle = if self.full { Shuffle::Full } else { Shuffle::None };
+        Setting { shuffle, epochs: 2, ..Setting::new(self.batch_size) }
+    }
+
+    fn builder(&self, dataset: &std::sync::Arc<dyn forebay::dataset::Dataset>) -> forebay::LoaderBuilder {
+        let builder = self.setting().builder(dataset).budget(self.budget).workers(self.workers).prefetch(self.prefetch);
+        let builder = builder.ragged(self.ragged).carrier(forebay::Carrier::builder().reader(self.reader.clone()));
+        if self.transformed { builder.map(Copied) } else { builder }
+    }
+}
+
+fn is_over_budget(fault: &LoaderFault, budget: u64) -> bool {
+    let LoaderFault::Carry(carry) = fault else { return false };
+    matches!(carry.fault, CarryFault::Memory(MemoryError::OverBudget { asked, budget: told }) if asked > told && told == budget)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn any_budget_gives_every_batch_or_says_which_cannot_fit(lens in lens(), means in means()) {
+        let folder = folder();
+        let dataset = lengths(folder.path(), &lens);
+        let want = means.setting().expected(&*dataset).unwrap();
+        let mut loader = means.builder(&dataset).build().unwrap();
+        let (got, error) = guarded(&format!("{means:?}, {lens:?}"), move || drained(&mut loader));
+        assert_same(&got, &want[..got.len()], &format!("{means:?}"));
+        match error {
+            None => prop_assert_eq!(got.len(), want.len()),
+            Some(error) => {
+                prop_assert!(is_over_budget(&error.fault, means.budget), "{}", error);
+                let refused = &want[got.len()];
+                prop_assert_eq!((error.epoch, error.batch), (refused.epoch, refused.number), "the next one cannot fit");
+                let bytes: u64 = refused.indices.iter().map(|&index| lens[index as usize]).sum();
+                let rows = if means.ragged == Ragged::Padded {
+                    refused.indices.iter().map(|&index| lens[index as usize]).max().unwrap() * refused.indices.len() as u64
+                } else {
+                    bytes
+                };
+                // Its rows, what is read beside them, a block at both ends of each, and how far apart they may be joined.
+                let most = rows + bytes + (16 << 10) * refused.indices.len() as u64 + (256 << 10);
+                prop_assert!(most > means.budget, "{} bytes are refused with {}: {}", bytes, means.budget, error);
+            }
+        }
+    }
+}
+
+/// One for all cases: a mount takes longer than what is tried on it.
+static FUSE: LazyLock<Option<Fuse>> = LazyLock::new(|| Fuse::mount(Kind::DirectIo).ok());
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// A block of the file that cannot be read, anywhere: the batches before it come, and the sample is one that has it.
+    #[test]
+    fn a_bad_block_anywhere_is_told_as_a_sample_that_it_is_of(
+        lens in lens(), means in means(), at in any::<prop::sample::Index>(), skips in any::<bool>(), name in any::<u64>()
+    ) {
+        let Some(fuse) = &*FUSE else {
+            eprintln!("skipped: no FUSE here");
+            return Ok(());
+        };
+        let total: u64 = lens.iter().sum();
+        prop_assume!(total > 0);
+        let path = fuse.add(&format!("bad-{name}"), 1, total);
+        let places = lens.clone();
+        let dataset = Told::shared(&[path], lens.len() as u64, move |index, sample| {
+            push(sample, 0, places[..index as usize].iter().sum(), places[index as usize]);
+            Ok(())
+        });
+        let want = means.setting().expected(&*dataset).unwrap();
+        let block = at.index(total as usize) as u64 / 4096 * 4096;
+        let touches = |index: u64| {
+            let start: u64 = lens[..index as usize].iter().sum();
+            let end = start + lens[index as usize];
+            start < end && start / 4096 * 4096 <= block && block < end.next_multiple_of(4096)
+        };
+        fuse.knobs.fault(Some(Fault { after: 0, times: u64::MAX, at: Some(block), errno: nix::libc::EIO }));
+        let builder = means.builder(&dataset);
+        let builder = if skips { builder.skip_corrupt(u64::MAX) } else { builder };
+        let mut loader = builder.build().unwrap();
+        let (got, error) = guarded(&format!("{means:?}, {lens:?}"), move || drained(&mut loader));
+        fuse.knobs.fault(None);
+        match error {
+            Some(error) if is_over_budget(&error.fault, means.budget) => {}
+            Some(error) => {
+                prop_assert!(!skips, "{}", error);
+                assert_same(&got, &want[..got.len()], &format!("{means:?}"));
+                let batch = &want[got.len()];
+                prop_assert_eq!((error.epoch, error.batch), (batch.epoch, batch.number), "{}", &error);
+                let id = error.sample.as_deref().unwrap();
+                let named = batch.indices.iter().find(|&&index| format!("sample-{index}") == id);
+                prop_assert!(named.is_some_and(|&index| touches(index)), "{}: block {}", error, block);
+            }
+            None => {
+                for batch in &got {
+                    for (&index, row) in batch.indices.iter().zip(&batch.rows) {
+                        let start: u64 = lens[..index as usize].iter().sum();
+                        data::check(&row[0].2, 1, start).unwrap();
+                    }
+                }
+                let came: u64 = got.iter().map(|batch| batch.indices.len() as u64).sum();
+                let spared = lens.len() - (0..lens.len() as u64).filter(|&index| touches(index)).count();
+                prop_assert!(came >= 2 * spared as u64, "{came} came, and {spared} are sound");
+            }
+        }
+    }
+}
