@@ -1,10 +1,11 @@
 //! Whatever the budget and the samples are, a loader gives every batch or says which one cannot fit: it never waits for
 //! what cannot come.
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
+use forebay::dataset::Dataset;
 use forebay::loader::LoaderFault;
-use forebay::{CarryFault, MemoryError, Mode, Ragged, Reader, Shuffle};
+use forebay::{CarryFault, LoaderError, MemoryError, Mode, Ragged, Reader, Shuffle};
 use proptest::prelude::*;
 
 use crate::common::fuse::{Fuse, Kind};
@@ -13,8 +14,11 @@ use crate::common::reader::engines;
 use crate::common::watchdog::guarded;
 use crate::common::{data, folder};
 use crate::datasets::{Told, lengths, push};
-use crate::stalls::Copied;
-use crate::stream::{Setting, assert_same, drained};
+use crate::drops::with_engine;
+use crate::or_skip;
+use crate::stalls::error_of;
+use crate::stream::{Setting, Taken, assert_same, drained, open_records};
+use crate::transforms::Copied;
 
 /// Small ones and some that are most of the budget.
 fn lens() -> impl Strategy<Value = Vec<u64>> {
@@ -53,7 +57,7 @@ impl Means {
         Setting { shuffle, epochs: 2, ..Setting::new(self.batch_size) }
     }
 
-    fn builder(&self, dataset: &std::sync::Arc<dyn forebay::dataset::Dataset>) -> forebay::LoaderBuilder {
+    fn builder(&self, dataset: &Arc<dyn Dataset>) -> forebay::LoaderBuilder {
         let builder = self.setting().builder(dataset).budget(self.budget).workers(self.workers).prefetch(self.prefetch);
         let builder = builder.ragged(self.ragged).carrier(forebay::Carrier::builder().reader(self.reader.clone()));
         if self.transformed { builder.map(Copied) } else { builder }
@@ -166,5 +170,89 @@ proptest! {
                 prop_assert!(came >= 2 * spared as u64, "{came} came, and {spared} are sound");
             }
         }
+    }
+}
+
+/// A batch whose rows are read beside their place needs room for both; with just that, it works, in any order of sizes.
+#[test]
+fn a_budget_that_fits_exactly_is_enough() {
+    let folder = folder();
+    // Odd lengths, so that nothing can be read straight to its place.
+    let lens: Vec<u64> = (0..60).map(|i| [9_001, 100_001, 300_007, 41_003, 200_003][i % 5]).collect();
+    let dataset = lengths(folder.path(), &lens);
+    for engine in engines() {
+        for transformed in [false, true] {
+            for batch_size in [1, 2, 3] {
+                for shuffle in [Shuffle::None, Shuffle::Full] {
+                    let setting = Setting { shuffle, ..Setting::new(batch_size) };
+                    let what = format!("{engine:?}, transformed {transformed}, batches of {batch_size}, {shuffle}");
+                    let budget = least_budget(&what, setting, &dataset, engine, transformed);
+                    let got = run_with(&what, setting, &dataset, engine, transformed, budget).unwrap();
+                    assert_same(&got, &setting.expected(&*dataset).unwrap(), &what);
+                }
+            }
+        }
+    }
+}
+
+/// The least budget with which a loader does not refuse a batch, in whole blocks.
+fn least_budget(
+    what: &str,
+    setting: Setting,
+    dataset: &Arc<dyn Dataset>,
+    engine: forebay::EngineChoice,
+    transformed: bool,
+) -> u64 {
+    let (mut low, mut high) = (1, 1024);
+    while low < high {
+        let middle = (low + high) / 2;
+        match run_with(what, setting, dataset, engine, transformed, middle << 12) {
+            Ok(_) => high = middle,
+            Err(error) => {
+                let LoaderFault::Carry(carry) = &error.fault else { panic!("{what}: {error}") };
+                let CarryFault::Memory(MemoryError::OverBudget { asked, budget }) = carry.fault else {
+                    panic!("{what}: {error}")
+                };
+                assert!(asked > budget && budget == middle << 12, "{what}: {error}");
+                low = middle + 1;
+            }
+        }
+    }
+    low << 12
+}
+
+fn run_with(
+    what: &str,
+    setting: Setting,
+    dataset: &Arc<dyn Dataset>,
+    engine: forebay::EngineChoice,
+    transformed: bool,
+    budget: u64,
+) -> Result<Vec<Taken>, LoaderError> {
+    let builder = setting.builder(dataset).budget(budget).carrier(with_engine(engine));
+    let builder = if transformed { builder.map(Copied) } else { builder };
+    let mut loader = builder.build().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let (got, error) = guarded(&format!("{what}, {budget}"), move || drained(&mut loader));
+    error.map_or(Ok(got), Err)
+}
+
+/// Nothing has been asked of the file system by then.
+#[test]
+fn a_batch_that_can_never_fit_is_refused_before_it_is_read() {
+    let fuse = or_skip!(Fuse::mount(Kind::DirectIo));
+    let path = fuse.add("large", 3, 8 << 20);
+    let dataset = open_records(&[&path], 1 << 20);
+    for (budget, transformed) in [(3 << 20, false), (5 << 20, true), (3 << 20, true)] {
+        let before = fuse.knobs.reads();
+        let builder = Setting::new(4).builder(&dataset).budget(budget);
+        let builder = if transformed { builder.map(Copied) } else { builder };
+        let error = error_of("refused", builder.build().unwrap());
+        let said = error.to_string();
+        let LoaderFault::Carry(carry) = &error.fault else { panic!("{said}") };
+        let CarryFault::Memory(MemoryError::OverBudget { asked, budget: told }) = carry.fault else { panic!("{said}") };
+        assert!(told == budget && asked >= 4 << 20, "{said}");
+        assert_eq!(fuse.knobs.reads(), before, "read before it was refused");
+        assert!(said.contains("MiB") && said.contains("large"), "{said}");
+        assert_eq!((error.epoch, error.batch), (0, 0));
     }
 }

@@ -25,4 +25,5 @@ mod resume;
 mod skips;
 mod stalls;
 mod telemetry;
+mod transforms;
 mod waits;

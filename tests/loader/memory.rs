@@ -18,8 +18,8 @@ use crate::common::watchdog::guarded;
 use crate::datasets::{Told, push};
 use crate::drops::with_engine;
 use crate::processes::status;
-use crate::stalls::Copied;
 use crate::stream::{Setting, open_records, records, taken};
+use crate::transforms::Copied;
 
 /// Counts what is asked of the heap, by all threads.
 struct Counting;
