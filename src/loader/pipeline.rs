@@ -211,7 +211,8 @@ impl Pipeline {
         self.settings.window = 0;
     }
 
-    /// The error of the sample that lies where it happened; of the window's first batch, where none does.
+    /// The error of the sample that lies where it happened; of the window's first batch, where none does. Bytes of several
+    /// samples that went by way of the host were read at once, and the error tells where that read began: it may be any's.
     fn located(&self, window: &Window, error: CarryError) -> LoaderError {
         let holds = |sample: usize| {
             window.extents[window.extents_of(sample)].iter().any(|extent| {
@@ -227,7 +228,8 @@ impl Pipeline {
                 .map(|sample| (batch, Some(window.samples[sample].index)))
         });
         let (batch, index) = batch.unwrap_or((&window.batches[0], None));
-        let sample = index.map(|index| caught::id(&*self.origin.dataset, index));
+        let is_its_own = window.samples.len() == 1 || self.means.is_direct_alone();
+        let sample = index.filter(|_| is_its_own).map(|index| caught::id(&*self.origin.dataset, index));
         let at = batch.step.at;
         LoaderError { sample, epoch: at.epoch, batch: at.batch, fault: error.into() }
     }

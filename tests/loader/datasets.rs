@@ -16,7 +16,7 @@ pub struct Told {
 }
 
 impl Told {
-    pub fn new(
+    pub fn shared(
         paths: &[impl AsRef<Path>],
         len: u64,
         locate: impl Fn(u64, &mut SampleSpec) -> Result<(), DatasetError> + Send + Sync + 'static,
@@ -64,7 +64,7 @@ pub fn lengths(folder: &Path, lens: &[u64]) -> Arc<dyn Dataset> {
     let path = folder.join("lengths.bin");
     crate::common::data::write_dense(&path, 1, lens.iter().sum()).unwrap();
     let lens = lens.to_vec();
-    Told::new(&[path], lens.len() as u64, move |index, sample| {
+    Told::shared(&[path], lens.len() as u64, move |index, sample| {
         push(sample, 0, lens[..index as usize].iter().sum(), lens[index as usize]);
         Ok(())
     })

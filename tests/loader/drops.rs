@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use forebay::dataset::{DType, DatasetError, TensorSpec};
-use forebay::loader::transform::{Map, Output, Sample, TransformError};
+use forebay::loader::transform::Map;
 use forebay::{EngineChoice, Loader, Shuffle};
 
 use crate::common::fuse::{Fuse, Kind};
@@ -15,6 +15,7 @@ use crate::common::watchdog::{eventually, guarded};
 use crate::common::{Rng, folder};
 use crate::datasets::{Told, push};
 use crate::stream::{Setting, open_records, records};
+use crate::transforms::copied;
 use crate::{equal, or_skip};
 
 /// What a drop may take: the second that it waits for its threads, and the machine's own delays.
@@ -68,16 +69,6 @@ fn in_child_a_thousand_drops() {
     }
     assert_eq!(crate::heard::warnings(""), [""; 0]);
     child_done();
-}
-
-/// A transform that changes nothing.
-pub fn copied(
-    bytes: u64,
-) -> Map<impl Fn(&Sample<'_>, &mut Output<'_, '_>) -> Result<(), TransformError> + Send + Sync> {
-    Map::new([TensorSpec::new("record", DType::U8, [bytes])], |sample, output| {
-        output.bytes(0).copy_from_slice(sample.bytes(0));
-        Ok(())
-    })
 }
 
 /// Row 118, with a file system that never answers.
@@ -186,7 +177,7 @@ fn a_loader_whose_dataset_blocks_is_dropped_in_about_a_second() {
     std::fs::write(&path, [1; 100]).unwrap();
     let (release, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(gate);
-    let dataset = Told::new(&[path], 10, move |index, sample| -> Result<(), DatasetError> {
+    let dataset = Told::shared(&[path], 10, move |index, sample| -> Result<(), DatasetError> {
         let _ = gate.lock().unwrap().recv();
         push(sample, 0, index, 1);
         Ok(())

@@ -14,8 +14,8 @@ use crate::common::watchdog::guarded;
 use crate::common::{data, folder};
 use crate::drops::with_engine;
 use crate::or_skip;
-use crate::stalls::Copied;
 use crate::stream::{Setting, Taken, assert_same, drained, open_records};
+use crate::transforms::Copied;
 
 /// Which batch of the stream a sample is in, and the error that it ends with.
 fn fails_at(what: &str, got: &[Taken], error: &LoaderError, want: &[Taken], index: u64, id: &str) {

@@ -158,7 +158,7 @@ fn webdataset(folder: &Path) -> Arc<dyn Dataset> {
                 (format!("{key:06}.bin"), data::bytes(key, 0, key * 31)),
                 (format!("{key:06}.cls"), vec![key as u8]),
             ];
-            if key % 4 == 0 {
+            if key.is_multiple_of(4) {
                 members.push((format!("{key:06}.json"), b"{}".to_vec()));
             }
             members

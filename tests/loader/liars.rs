@@ -1,12 +1,10 @@
 //! Datasets and transforms of somebody's own that are wrong, or panic: an error that says so, never a hang, never other
 //! bytes.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay::dataset::{DType, Dataset, DatasetError, FileRange, SampleSpec, TensorSpec};
 use forebay::loader::LoaderFault;
-use forebay::loader::transform::{Output, Sample, Transform, TransformError};
 use forebay::{Error, LoaderError, Remainder, Shuffle, World};
 
 use crate::common::watchdog::guarded;
@@ -23,7 +21,7 @@ fn lying(
     let folder = folder();
     let path = folder.path().join("x.bin");
     data::write_dense(&path, 1, LEN).unwrap();
-    let dataset = Told::new(&[path], 40, move |index, sample| {
+    let dataset = Told::shared(&[path], 40, move |index, sample| {
         if index == 21 {
             return lie(sample);
         }
@@ -193,7 +191,7 @@ fn nothing_to_give_is_an_error_within_a_second() {
     let folder = folder();
     let path = folder.path().join("x.bin");
     std::fs::write(&path, [1; 99]).unwrap();
-    let empty = Told::new(&[&path], 0, |index, _| Err(DatasetError::no_sample(index, 0)));
+    let empty = Told::shared(&[&path], 0, |index, _| Err(DatasetError::no_sample(index, 0)));
     let three = crate::stream::open_records(&[&path], 33);
     assert_eq!(three.len(), 3);
     let world = |rank, size| World::new(rank, size).unwrap();
@@ -233,73 +231,4 @@ fn an_id_of_several_lines_is_told_on_one() {
     let error = guarded("ids", move || drained(&mut loader)).1.unwrap();
     assert_eq!(error.sample.as_deref(), Some("a\nb4"));
     assert!(!error.to_string().contains('\n'), "{error}");
-}
-
-/// Adds one tensor, and takes out or changes what else is there.
-#[derive(Clone, Copy)]
-enum Rude {
-    Clears,
-    Looks,
-}
-
-impl Transform for Rude {
-    fn specs(&self, input: &[TensorSpec], output: &mut Vec<TensorSpec>) -> Result<(), TransformError> {
-        match self {
-            Self::Clears => output.clear(),
-            Self::Looks if output.is_empty() => {}
-            Self::Looks => return Err("the output is empty, as was told".into()),
-        }
-        output.push(input[0].clone());
-        Ok(())
-    }
-
-    fn apply(&self, sample: &Sample<'_>, output: &mut Output<'_, '_>) -> Result<(), TransformError> {
-        output.bytes(0).copy_from_slice(sample.bytes(0));
-        Ok(())
-    }
-}
-
-/// The list that it adds to is empty, as its documentation tells.
-#[test]
-fn a_transform_sees_the_tensors_of_its_own_sample_alone() {
-    let folder = folder();
-    let dataset = records(folder.path(), "x", 1000, 40);
-    let setting = Setting::new(4);
-    for rude in [Rude::Clears, Rude::Looks] {
-        let mut loader = setting.builder(&dataset).map(rude).build().unwrap();
-        let (got, error) = guarded("rude", move || drained(&mut loader));
-        assert!(error.is_none(), "{error:?}");
-        assert_same(&got, &setting.expected(&*dataset).unwrap(), "a transform that clears");
-    }
-}
-
-/// Tells specs that nobody can have, or panics while it does.
-struct Claims(u64, Arc<AtomicBool>);
-
-impl Transform for Claims {
-    fn specs(&self, _: &[TensorSpec], output: &mut Vec<TensorSpec>) -> Result<(), TransformError> {
-        assert!(self.0 > 0, "as specs may");
-        output.push(TensorSpec::new("x", DType::F64, [self.0, self.0]));
-        Ok(())
-    }
-
-    fn apply(&self, _: &Sample<'_>, _: &mut Output<'_, '_>) -> Result<(), TransformError> {
-        self.1.store(true, Ordering::SeqCst);
-        Ok(())
-    }
-}
-
-#[test]
-fn a_transform_that_makes_more_than_there_is_memory_is_refused() {
-    let folder = folder();
-    let dataset = records(folder.path(), "x", 1000, 40);
-    for size in [0, 1 << 12, 1 << 31, 1 << 32, u64::MAX] {
-        let applied = Arc::new(AtomicBool::new(false));
-        let claims = Claims(size, Arc::clone(&applied));
-        let mut loader = Setting::new(4).builder(&dataset).map(claims).build().unwrap();
-        let (got, error) = guarded("claims", move || drained(&mut loader));
-        let error = error.unwrap();
-        assert!(got.is_empty() && !matches!(error.fault, LoaderFault::Died(_)), "{size}: {error}");
-        assert!(!applied.load(Ordering::SeqCst));
-    }
 }

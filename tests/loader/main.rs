@@ -9,6 +9,7 @@ mod heard;
 mod made;
 mod stream;
 
+mod budgets;
 mod datasets;
 mod drops;
 mod equal;
@@ -24,4 +25,5 @@ mod resume;
 mod skips;
 mod stalls;
 mod telemetry;
+mod transforms;
 mod waits;

@@ -18,8 +18,8 @@ use crate::common::watchdog::guarded;
 use crate::datasets::{Told, push};
 use crate::drops::with_engine;
 use crate::processes::status;
-use crate::stalls::Copied;
 use crate::stream::{Setting, open_records, records, taken};
+use crate::transforms::Copied;
 
 /// Counts what is asked of the heap, by all threads.
 struct Counting;
@@ -82,7 +82,7 @@ fn in_child_much_data() {
             let builder = if transformed { builder.map(Copied) } else { builder };
             let mut loader = builder.build().unwrap();
             let samples: usize = loader.blocking().map(|batch| batch.unwrap().len()).sum();
-            assert_eq!(samples as u64, 4 * BUDGET >> 20);
+            assert_eq!(samples as u64, (4 * BUDGET) >> 20);
             drop(loader);
             let peak = status("VmHWM:");
             eprintln!("{engine:?}, transformed {transformed}: {before} before, {peak} at most");
@@ -111,7 +111,7 @@ fn in_child_by_turns() {
     let path = child_dir().join("turns.bin");
     hole(&path, LARGE + 4096);
     // Every sample lies in the same few bytes: what is read is not kept.
-    let dataset: Arc<dyn Dataset> = Told::new(&[path], 10_000, |index, sample| {
+    let dataset: Arc<dyn Dataset> = Told::shared(&[path], 10_000, |index, sample| {
         push(sample, 0, index % 3 * 512, if index % 200 == 1 { LARGE } else { 1024 });
         Ok(())
     });

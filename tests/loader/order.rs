@@ -14,8 +14,8 @@ use crate::common::reader::engines;
 use crate::common::watchdog::guarded;
 use crate::drops::with_engine;
 use crate::formats::DATASETS;
-use crate::stalls::Copied;
 use crate::stream::{Setting, Taken, all, assert_same, open_records};
+use crate::transforms::Copied;
 
 /// What the stream must not depend on.
 #[derive(Clone, Debug)]

@@ -12,9 +12,10 @@ use crate::common::data;
 use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child, expect_child_within, in_child};
 use crate::common::reader::engines;
 use crate::common::watchdog::eventually;
-use crate::drops::{copied, with_engine};
+use crate::drops::with_engine;
 use crate::equal;
 use crate::stream::{Setting, all, assert_same, open_records, records};
+use crate::transforms::copied;
 
 /// A figure of `/proc/self/status`, in bytes.
 pub fn status(field: &str) -> u64 {

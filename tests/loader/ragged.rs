@@ -9,8 +9,8 @@ use forebay::{Batch, Ragged, Shuffle};
 use crate::common::folder;
 use crate::common::watchdog::guarded;
 use crate::made::{Made, Sample, sample, tensor, uniform, varying};
-use crate::stalls::Copied;
 use crate::stream::{self, Setting, all, assert_same, drained};
+use crate::transforms::Copied;
 
 fn made(folder: &Path, samples: &[Sample]) -> Arc<dyn Dataset> {
     Arc::new(Made::new(folder, samples))

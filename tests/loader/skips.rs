@@ -13,8 +13,8 @@ use crate::common::knobs::Fault;
 use crate::common::watchdog::guarded;
 use crate::faults::{flip, write_tfrecords};
 use crate::or_skip;
-use crate::stalls::Copied;
 use crate::stream::{Setting, Taken, assert_same, drained, open_records};
+use crate::transforms::Copied;
 
 /// What the stream is without some samples.
 fn without(want: &[Taken], bad: &BTreeSet<u64>) -> Vec<Taken> {

@@ -1,25 +1,25 @@
 //! What a loader says when nothing comes: who stops it, who is waited for, and that it waits for nothing that cannot come.
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use forebay::dataset::{DType, Dataset, TensorSpec};
 use forebay::loader::transform::Map;
 use forebay::loader::{LoaderFault, Stage};
-use forebay::{CarryFault, LoaderError, MemoryError, Shuffle};
+use forebay::{LoaderError, Shuffle};
 
 use crate::common::folder;
 use crate::common::fuse::{Fuse, Kind};
 use crate::common::reader::engines;
-use crate::common::watchdog::{eventually, guarded};
-use crate::datasets::lengths;
-use crate::drops::{copied, with_engine};
+use crate::common::watchdog::guarded;
+use crate::drops::with_engine;
 use crate::heard;
 use crate::or_skip;
 use crate::stream::{Setting, all, assert_same, drained, open_records, records};
+use crate::transforms::copied;
 
 /// The error that a loader ends with.
-fn error_of(what: &str, mut loader: forebay::Loader) -> LoaderError {
+pub fn error_of(what: &str, mut loader: forebay::Loader) -> LoaderError {
     guarded(what, move || drained(&mut loader).1.expect("it ends with an error"))
 }
 
@@ -185,112 +185,4 @@ fn a_consumer_that_gives_memory_back_goes_on() {
         (got, setting.expected(&*dataset).unwrap())
     });
     assert_same(&got, &want, "with three batches held");
-}
-
-/// A batch whose rows are read beside their place needs room for both; with just that, it works, in any order of sizes.
-#[test]
-fn a_budget_that_fits_exactly_is_enough() {
-    let folder = folder();
-    // Odd lengths, so that nothing can be read straight to its place.
-    let lens: Vec<u64> = (0..60).map(|i| [9_001, 100_001, 300_007, 41_003, 200_003][i % 5]).collect();
-    let dataset = lengths(folder.path(), &lens);
-    for engine in engines() {
-        for transformed in [false, true] {
-            for batch_size in [1, 2, 3] {
-                for shuffle in [Shuffle::None, Shuffle::Full] {
-                    let setting = Setting { shuffle, ..Setting::new(batch_size) };
-                    let what = format!("{engine:?}, transformed {transformed}, batches of {batch_size}, {shuffle}");
-                    let budget = least_budget(&what, setting, &dataset, engine, transformed);
-                    let got = run_with(&what, setting, &dataset, engine, transformed, budget).unwrap();
-                    assert_same(&got, &setting.expected(&*dataset).unwrap(), &what);
-                }
-            }
-        }
-    }
-}
-
-/// The least budget with which a loader does not refuse a batch, in whole blocks.
-fn least_budget(
-    what: &str,
-    setting: Setting,
-    dataset: &Arc<dyn Dataset>,
-    engine: forebay::EngineChoice,
-    transformed: bool,
-) -> u64 {
-    let (mut low, mut high) = (1, 1024);
-    while low < high {
-        let middle = (low + high) / 2;
-        match run_with(what, setting, dataset, engine, transformed, middle << 12) {
-            Ok(_) => high = middle,
-            Err(error) => {
-                let LoaderFault::Carry(carry) = &error.fault else { panic!("{what}: {error}") };
-                let CarryFault::Memory(MemoryError::OverBudget { asked, budget }) = carry.fault else {
-                    panic!("{what}: {error}")
-                };
-                assert!(asked > budget && budget == middle << 12, "{what}: {error}");
-                low = middle + 1;
-            }
-        }
-    }
-    low << 12
-}
-
-fn run_with(
-    what: &str,
-    setting: Setting,
-    dataset: &Arc<dyn Dataset>,
-    engine: forebay::EngineChoice,
-    transformed: bool,
-    budget: u64,
-) -> Result<Vec<crate::stream::Taken>, LoaderError> {
-    let builder = setting.builder(dataset).budget(budget).carrier(with_engine(engine));
-    let builder = if transformed { builder.map(Copied) } else { builder };
-    let mut loader = builder.build().unwrap_or_else(|error| panic!("{what}: {error}"));
-    let (got, error) = guarded(&format!("{what}, {budget}"), move || drained(&mut loader));
-    error.map_or(Ok(got), Err)
-}
-
-/// Whatever a sample is, it stays.
-pub struct Copied;
-
-impl forebay::loader::transform::Transform for Copied {
-    fn specs(
-        &self,
-        input: &[TensorSpec],
-        output: &mut Vec<TensorSpec>,
-    ) -> Result<(), forebay::loader::transform::TransformError> {
-        output.extend_from_slice(input);
-        Ok(())
-    }
-
-    fn apply(
-        &self,
-        sample: &forebay::loader::transform::Sample<'_>,
-        output: &mut forebay::loader::transform::Output<'_, '_>,
-    ) -> Result<(), forebay::loader::transform::TransformError> {
-        (0..sample.len()).for_each(|i| output.bytes(i).copy_from_slice(sample.bytes(i)));
-        Ok(())
-    }
-}
-
-/// Nothing has been asked of the file system by then.
-#[test]
-fn a_batch_that_can_never_fit_is_refused_before_it_is_read() {
-    let fuse = or_skip!(Fuse::mount(Kind::DirectIo));
-    let path = fuse.add("large", 3, 8 << 20);
-    let dataset = open_records(&[&path], 1 << 20);
-    for (budget, transformed) in [(3 << 20, false), (5 << 20, true), (3 << 20, true)] {
-        let before = fuse.knobs.reads();
-        let builder = Setting::new(4).builder(&dataset).budget(budget);
-        let builder = if transformed { builder.map(Copied) } else { builder };
-        let error = error_of("refused", builder.build().unwrap());
-        let said = error.to_string();
-        let LoaderFault::Carry(carry) = &error.fault else { panic!("{said}") };
-        let CarryFault::Memory(MemoryError::OverBudget { asked, budget: told }) = carry.fault else { panic!("{said}") };
-        assert!(told == budget && asked >= 4 << 20, "{said}");
-        assert_eq!(fuse.knobs.reads(), before, "read before it was refused");
-        assert!(said.contains("MiB") && said.contains("large"), "{said}");
-        assert_eq!((error.epoch, error.batch), (0, 0));
-    }
-    assert!(eventually(|| fuse.knobs.stalled() == 0));
 }

@@ -13,9 +13,10 @@ use crate::common::folder;
 use crate::common::fuse::{Fuse, Kind};
 use crate::common::reader::engines;
 use crate::common::watchdog::guarded;
-use crate::drops::{copied, with_engine};
+use crate::drops::with_engine;
 use crate::or_skip;
 use crate::stream::{Setting, open_records, records};
+use crate::transforms::copied;
 
 /// All of a loader, and what it tells then.
 fn finished(what: &str, mut loader: Loader) -> LoaderStats {

@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use crate::common::Rng;
 use crate::common::folder;
 use crate::common::watchdog::guarded;
-use crate::drops::copied;
 use crate::stream::{Setting, assert_same, records, taken};
+use crate::transforms::copied;
 
 /// Waits that are given up, many times over.
 #[test]
