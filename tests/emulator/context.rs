@@ -105,10 +105,14 @@ fn with_stack(work: impl FnOnce(&mut Vec<usize>)) {
     let _ = STACK.try_with(|stack| work(&mut stack.borrow_mut()));
 }
 
+/// Held while a context is retained or released: who retains one that is being closed gets the next, not that one.
+static RETAINING: Mutex<()> = Mutex::new(());
+
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRetain(context: *mut usize, ordinal: c_int) -> i32 {
     call("cuDevicePrimaryCtxRetain", || {
         let (index, device) = device::find(ordinal)?;
+        let _whole = lock(&RETAINING);
         memory::open_device(index, device.memory)?;
         {
             let mut contexts = lock(&CONTEXTS);
@@ -126,6 +130,7 @@ extern "C" fn cuDevicePrimaryCtxRetain(context: *mut usize, ordinal: c_int) -> i
 extern "C" fn cuDevicePrimaryCtxRelease_v2(ordinal: c_int) -> i32 {
     call("cuDevicePrimaryCtxRelease_v2", || {
         let (index, _) = device::find(ordinal)?;
+        let _whole = lock(&RETAINING);
         match lock(&CONTEXTS).primary.get_mut(index) {
             Some(primary) if primary.retained > 1 => {
                 primary.retained -= 1;
