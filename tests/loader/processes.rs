@@ -5,16 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use forebay::Error;
 use forebay::loader::LoaderFault;
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::common::data;
 use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child, expect_child_within, in_child};
 use crate::common::reader::engines;
 use crate::common::watchdog::eventually;
+use crate::common::{data, is_root};
 use crate::drops::with_engine;
 use crate::equal;
-use crate::stream::{Setting, all, assert_same, open_records, records};
+use crate::stream::{Setting, all, assert_same, drained, open_records, records};
 use crate::transforms::copied;
 
 /// A figure of `/proc/self/status`, in bytes.
@@ -97,6 +99,54 @@ fn in_child_five_hundred_shards() {
             }
             assert_same(&got, &setting.expected(&*dataset).unwrap(), &format!("{engine:?}, {transformed}"));
         }
+    }
+    child_done();
+}
+
+/// At the limit of a user's threads, whichever of the loader's is the first that cannot be started: an error, and none of
+/// the others is left.
+#[test]
+fn where_a_thread_cannot_be_started_none_is_left() {
+    if !is_root() {
+        eprintln!("skipped: threads are counted by user, and only root can be one that has no others");
+        return;
+    }
+    let outside = Outside::new();
+    data::write_dense(&outside.path().join("x.bin"), 1, 100_000).unwrap();
+    expect_child("threads", outside.rerun(&Reduced::new().user(61_122), "processes::in_child_few_threads"));
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn in_child_few_threads() {
+    if !in_child() {
+        return;
+    }
+    let dataset = open_records(&[child_dir().join("x.bin")], 1000);
+    let want = Setting::new(8).expected(&*dataset).unwrap();
+    let (_, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
+    let base = entries("/proc/self/task");
+    for engine in engines() {
+        let (mut refused, mut built) = (0, 0);
+        for more in (0..16).chain([30, 36, 40, 41, 60]) {
+            setrlimit(Resource::RLIMIT_NPROC, base as u64 + more, hard).unwrap();
+            match Setting::new(8).builder(&dataset).workers(3).carrier(with_engine(engine)).build() {
+                Ok(mut loader) => {
+                    // The kernel cancels a read of a ring for which it can start no thread of its own.
+                    let (got, error) = drained(&mut loader);
+                    assert_same(&got, &want[..got.len()], "with few threads");
+                    assert!(got.len() == want.len() || error.is_some());
+                    built += u64::from(error.is_none());
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::Build(_)) && error.to_string().contains("thread"), "{error}");
+                    refused += 1;
+                }
+            }
+            assert!(eventually(|| entries("/proc/self/task") <= base), "threads are left of {more}");
+        }
+        assert!(built > 0, "none was built");
+        eprintln!("{engine:?}: {refused} refused, {built} built");
     }
     child_done();
 }

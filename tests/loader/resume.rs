@@ -83,6 +83,7 @@ proptest! {
 fn behind_the_last_batch_of_an_epoch_the_next_epoch_begins() {
     let folder = folder();
     let dataset = records(folder.path(), "x", 100, 30);
+    assert!(all(Setting { epochs: 0, ..Setting::new(7) }.builder(&dataset).build().unwrap()).is_empty());
     for remainder in [Remainder::Drop, Remainder::Pad, Remainder::Uneven] {
         let setting = Setting { remainder, epochs: 3, ..Setting::new(7) };
         let want = setting.expected(&*dataset).unwrap();
