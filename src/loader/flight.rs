@@ -34,6 +34,8 @@ pub(super) struct Means {
     by_processor: bool,
     on_device: bool,
     shared: Arc<Shared>,
+    /// Since when the thread that polls has not slept.
+    pub(super) awake_since: Instant,
 }
 
 pub(super) struct Flight {
@@ -48,6 +50,8 @@ pub(super) struct Flight {
     first: Option<(PathBuf, u64)>,
     /// Where on the device it will go, once the processor is done with it.
     landing: Option<Landing>,
+    /// When it was last seen that it is still being read.
+    polled: Instant,
 }
 
 enum Step {
@@ -88,7 +92,7 @@ impl Means {
     pub(super) fn new(carrier: Carrier, pool: Pool, work: Work, ragged: Ragged, shared: Arc<Shared>) -> Self {
         let by_processor = work.transform.is_some() || work.dataset.has_checksums() || ragged == Ragged::Padded;
         let on_device = carrier.device().kind() != DeviceKind::Host;
-        Self { carrier, pool, work, by_processor, on_device, shared }
+        Self { carrier, pool, work, by_processor, on_device, shared, awake_since: Instant::now() }
     }
 
     /// Whether what cannot be read at once may be read sample by sample, in host memory: where that has room for it.
@@ -149,7 +153,8 @@ impl Means {
             self.take_memory(window, &mut timeline, one_by_one)
         };
         drop(entered);
-        Flight { step, span, timeline, memory, batches, one_by_one, at, first, landing }
+        let polled = Instant::now();
+        Flight { step, span, timeline, memory, batches, one_by_one, at, first, landing, polled }
     }
 
     fn take_memory(&self, window: Box<Window>, timeline: &mut Timeline, one_by_one: bool) -> Step {
@@ -242,6 +247,7 @@ impl Flight {
             at,
             first: None,
             landing: None,
+            polled: Instant::now(),
         }
     }
 
@@ -320,7 +326,10 @@ impl Flight {
                 Poll::Pending => return self.stay(Step::Memory(loan, window, plan)),
             },
             Step::Read(mut fill, window) => match Pin::new(&mut fill).poll(context) {
-                Poll::Pending => return self.stay(Step::Read(fill, window)),
+                Poll::Pending => {
+                    self.polled = Instant::now();
+                    return self.stay(Step::Read(fill, window));
+                }
                 Poll::Ready(Err(error)) => return Next::Failed(window, error),
                 // A few bytes are copied sooner than another thread is told of them.
                 Poll::Ready(Ok(filled)) if !means.by_processor && filled.bytes_beside() <= 32 << 10 => {
@@ -328,7 +337,11 @@ impl Flight {
                     Step::Over(window, Memory::on_host(filled.finish()), Vec::new(), carried)
                 }
                 Poll::Ready(Ok(filled)) => {
-                    timeline.enter(Stage::Transform);
+                    match means.works_here() {
+                        // It may have been here while this thread worked on others: that was not storage's time.
+                        true => timeline.enter_at(Stage::Transform, self.polled.max(means.awake_since)),
+                        false => timeline.enter(Stage::Transform),
+                    }
                     let carried = filled.carried;
                     let from = if means.by_processor { From::beside(filled) } else { From::Filled(filled) };
                     means.work_on(window, from, carried)

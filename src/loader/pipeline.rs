@@ -92,6 +92,7 @@ impl Pipeline {
             if !begun && !moved && !handed {
                 self.tell_what_is_done();
                 thread::park();
+                self.means.awake_since = Instant::now();
             }
         }
         ender.0 = None;

@@ -24,6 +24,12 @@ impl Timeline {
         }
     }
 
+    /// It has been in `stage` since then, or since it came to the stage before, where that was later.
+    pub(super) fn enter_at(&mut self, stage: Stage, at: Instant) {
+        let at = self.since().map_or(at, |since| since.max(at));
+        self.steps.push((stage, at));
+    }
+
     pub(super) fn stage(&self) -> Stage {
         self.steps.last().map_or(Stage::Plan, |(stage, _)| *stage)
     }
