@@ -29,6 +29,7 @@ pub(super) struct Pipeline {
     settings: Settings,
     /// Windows grow from one batch to as much as is worth being read at once, so that the first batch comes soon.
     grown: u32,
+    has_handed_over: bool,
     /// Nothing more is planned: the last epoch is, or something has failed.
     planned: bool,
     /// Corrupt samples skipped in windows that were handed over.
@@ -69,6 +70,7 @@ impl Pipeline {
             origin,
             settings,
             grown: 0,
+            has_handed_over: false,
             planned: false,
             skipped: 0,
             idle_since: None,
@@ -130,6 +132,10 @@ impl Pipeline {
     fn has_room(&mut self) -> bool {
         // Reads of single samples would wait for memory behind what was begun after them.
         if self.flights.back().is_some_and(Flight::waits_for_memory) || self.flights.iter().any(Flight::is_one_by_one) {
+            return false;
+        }
+        // The first batch is not to wait behind reads for later ones.
+        if !self.has_handed_over && self.flights.len() > 1 {
             return false;
         }
         let ahead = self.shared.ahead();
@@ -261,6 +267,7 @@ impl Pipeline {
     }
 
     fn hand_over_window(&mut self, made: Made) -> Result<(), LoaderError> {
+        self.has_handed_over = true;
         let Made { window, memory, failures, mut carried, mut timeline } = made;
         timeline.enter(Stage::Ready);
         self.note_stages(&window, &timeline);
