@@ -3,40 +3,24 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use super::assemble::{Assembled, Failure, From, Work};
+use super::assemble::{Assembled, Failure, From};
 use super::error::{LoaderError, LoaderFault};
+use super::means::{Means, at_first, first_of};
 use super::memory::Memory;
 use super::plan::Window;
-use super::pool::Pool;
-use super::rows::Ragged;
-use super::shared::{Doing, Shared};
+use super::shared::Doing;
 use super::stage::Stage;
 use super::timeline::Timeline;
-use crate::device::DeviceKind;
-use crate::memory::{Loan, Slot};
-use crate::route::{Carrier, CarryError, CarryFault, CarryPlaced, Fill, FillPlan, Landing, Room, RouteBytes, Upload};
+use crate::memory::Loan;
+use crate::route::{CarryError, CarryFault, CarryPlaced, Fill, FillPlan, Landing, Room, RouteBytes, Upload};
 use crate::sampler::Cursor;
 use crate::storage::ReadFault;
-
-/// What windows are made with.
-pub(super) struct Means {
-    carrier: Carrier,
-    pool: Pool,
-    work: Work,
-    /// Bytes land in host memory first, since the processor has to do something to them.
-    by_processor: bool,
-    on_device: bool,
-    shared: Arc<Shared>,
-    /// Since when the thread that polls has not slept.
-    pub(super) awake_since: Instant,
-}
 
 pub(super) struct Flight {
     step: Step,
@@ -54,7 +38,7 @@ pub(super) struct Flight {
     polled: Instant,
 }
 
-enum Step {
+pub(super) enum Step {
     /// Waits for device memory. The last says whether it is read sample by sample.
     Room(Box<Room>, Box<Window>, bool),
     /// Waits for host memory.
@@ -88,151 +72,18 @@ pub(super) enum Next {
     Failed(Box<Window>, CarryError),
 }
 
-impl Means {
-    pub(super) fn new(carrier: Carrier, pool: Pool, work: Work, ragged: Ragged, shared: Arc<Shared>) -> Self {
-        let by_processor = work.transform.is_some() || work.dataset.has_checksums() || ragged == Ragged::Padded;
-        let on_device = carrier.device().kind() != DeviceKind::Host;
-        Self { carrier, pool, work, by_processor, on_device, shared, awake_since: Instant::now() }
-    }
-
-    /// Whether what cannot be read at once may be read sample by sample, in host memory: where that has room for it.
-    pub(super) fn can_read_one_by_one(&self, window: &Window) -> bool {
-        /// A read may be a block longer at both ends.
-        const EDGES: u64 = 2 * 4096;
-        let sample = |sample: usize| {
-            let extents = &window.extents[window.extents_of(sample)];
-            extents.iter().map(|extent| extent.len().saturating_add(EDGES)).fold(0, u64::saturating_add)
-        };
-        let largest = (0..window.samples.len()).map(sample).max().unwrap_or(0);
-        let whole = (window.len as u64).next_multiple_of(4096).saturating_add(largest);
-        !self.is_direct_alone() && whole <= self.carrier.reader().arena().budget()
-    }
-
-    /// Whether the processor's part is done by the thread that polls.
-    pub(super) fn works_here(&self) -> bool {
-        self.pool.is_empty()
-    }
-
-    /// Whether no byte may go to the device by way of the host.
-    pub(super) fn is_direct_alone(&self) -> bool {
-        self.on_device && self.carrier.is_direct_alone()
-    }
-
-    pub(super) fn begin(&self, window: Box<Window>, timeline: Timeline) -> Flight {
-        self.flight(window, timeline, false)
-    }
-
-    pub(super) fn begin_one_by_one(&self, window: Box<Window>) -> Flight {
-        self.flight(window, Timeline::begin(Instant::now()), true)
-    }
-
-    fn flight(&self, window: Box<Window>, mut timeline: Timeline, one_by_one: bool) -> Flight {
+impl Flight {
+    /// Begins a window; `one_by_one` says whether its samples are read each by itself.
+    pub(super) fn begin(means: &Means, window: Box<Window>, mut timeline: Timeline, one_by_one: bool) -> Self {
         let (memory, batches) = (window.len as u64, window.batches.len());
         let at = window.batches.first().map(|batch| batch.step.at).unwrap_or_default();
         let first = first_of(&window);
         let span = tracing::debug_span!("window", epoch = at.epoch, batch = at.batch, batches, memory, one_by_one);
-        let entered = span.clone().entered();
-        let mut landing = None;
-        let step = if self.on_device && !self.by_processor && !one_by_one {
-            let carry = self.carrier.carry_placed(window.places(), window.len);
-            timeline.enter(if carry.is_waiting() { Stage::Memory } else { Stage::Read });
-            Step::Carry(carry, window)
-        } else if self.on_device {
-            timeline.enter(Stage::Memory);
-            let (path, offset) = first.clone().unwrap_or_default();
-            // At once where there is some: what is begun next would take the host memory that this one needs.
-            match self.carrier.room(window.len, path, offset).now() {
-                Ok(Ok(room)) => {
-                    landing = Some(room);
-                    self.take_memory(window, &mut timeline, one_by_one)
-                }
-                Ok(Err(error)) => Step::Refused(error, window),
-                Err(room) => Step::Room(room, window, one_by_one),
-            }
-        } else {
-            self.take_memory(window, &mut timeline, one_by_one)
-        };
-        drop(entered);
+        let (step, landing) = span.in_scope(|| means.first_step(window, &mut timeline, one_by_one));
         let polled = Instant::now();
-        Flight { step, span, timeline, memory, batches, one_by_one, at, first, landing, polled }
+        Self { step, span, timeline, memory, batches, one_by_one, at, first, landing, polled }
     }
 
-    fn take_memory(&self, window: Box<Window>, timeline: &mut Timeline, one_by_one: bool) -> Step {
-        timeline.enter(Stage::Memory);
-        let arena = self.carrier.reader().arena();
-        let planned = if one_by_one {
-            self.plan_largest(&window)
-        } else if self.by_processor {
-            self.carrier.plan_beside(&window.extents, window.len)
-        } else {
-            self.carrier.plan_fill(window.places(), window.len)
-        };
-        let plan = match planned {
-            Ok(plan) => plan,
-            Err(error) => return Step::Refused(error, window),
-        };
-        let (len, align) = (plan.memory(), plan.align());
-        let lent = arena.try_loan_aligned(len, align).and_then(|slot| match slot {
-            Some(slot) => Ok(Ok(slot)),
-            None => arena.loan_aligned(len, align).map(Err),
-        });
-        match lent {
-            Ok(Ok(slot)) => self.read(window, slot, plan, timeline, one_by_one),
-            Ok(Err(loan)) => Step::Memory(loan, window, plan),
-            Err(error) => Step::Refused(at_first(&window, CarryFault::Memory(error)), window),
-        }
-    }
-
-    /// What the sample takes that takes most, with the memory of the window.
-    fn plan_largest(&self, window: &Window) -> Result<FillPlan, CarryError> {
-        let mut largest = self.carrier.plan_beside(&[], window.len)?;
-        for sample in 0..window.samples.len() {
-            // One that cannot be planned is found when it is read.
-            let plan = self.carrier.plan_beside(&window.extents[window.extents_of(sample)], window.len);
-            if let Ok(plan) = plan
-                && plan.memory() > largest.memory()
-            {
-                largest = plan;
-            }
-        }
-        Ok(largest)
-    }
-
-    fn read(&self, window: Box<Window>, slot: Slot, plan: FillPlan, timeline: &mut Timeline, one_by_one: bool) -> Step {
-        timeline.enter(Stage::Read);
-        match one_by_one {
-            true => {
-                let from = From::OneByOne(self.carrier.clone(), slot, plan);
-                self.work_on(window, from, RouteBytes::default())
-            }
-            false => Step::Read(self.carrier.fill(plan, slot), window),
-        }
-    }
-
-    fn work_on(&self, window: Box<Window>, from: From, carried: RouteBytes) -> Step {
-        if self.works_here() {
-            // Done here and now, and nothing else meanwhile: the watchdog would not hear of it otherwise.
-            let stage = if let From::OneByOne(..) = from { Stage::Read } else { Stage::Transform };
-            let doing = Doing { stage, since: Instant::now(), watches: Vec::new(), first: first_of(&window) };
-            self.shared.state().doing = doing;
-        }
-        let work = self.work.clone();
-        Step::Work(self.pool.run(move || work.assemble(window, from)), carried)
-    }
-}
-
-/// An error at the window's first byte.
-fn at_first(window: &Window, fault: CarryFault) -> CarryError {
-    let (path, offset) = first_of(window).unwrap_or_default();
-    CarryError { path, offset, fault }
-}
-
-/// The window's first file, and the offset in it.
-fn first_of(window: &Window) -> Option<(PathBuf, u64)> {
-    window.extents.first().map(|first| (first.file().path().to_owned(), first.offset()))
-}
-
-impl Flight {
     /// One that only tells of an error, at its place.
     pub(super) fn failed(error: LoaderError) -> Self {
         let timeline = Timeline::begin(Instant::now());
@@ -319,7 +170,7 @@ impl Flight {
             },
             Step::Memory(mut loan, window, plan) => match Pin::new(&mut loan).poll(context) {
                 Poll::Ready(slot) => means.read(window, slot, plan, timeline, self.one_by_one),
-                Poll::Pending if means.carrier.reader().arena().has_lost() => {
+                Poll::Pending if means.has_lost_memory() => {
                     let fault = at_first(&window, CarryFault::Read(ReadFault::EngineEnded)).into();
                     Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
                 }
@@ -366,7 +217,7 @@ impl Flight {
                     let fault = LoaderFault::Died("worker");
                     Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
                 }
-                Poll::Ready(Ok(assembled)) => assembled_to(means, assembled, carried, timeline, self.landing.take()),
+                Poll::Ready(Ok(assembled)) => means.upload(assembled, carried, timeline, self.landing.take()),
             },
             Step::Upload(mut upload, window, failures, carried) => match Pin::new(&mut upload).poll(context) {
                 Poll::Pending => return self.stay(Step::Upload(upload, window, failures, carried)),
@@ -384,21 +235,4 @@ impl Flight {
         self.step = step;
         Next::Pending
     }
-}
-
-fn assembled_to(
-    means: &Means,
-    assembled: Assembled,
-    mut carried: RouteBytes,
-    timeline: &mut Timeline,
-    landing: Option<Landing>,
-) -> Step {
-    let Assembled { window, slot, failures, carried: here } = assembled;
-    carried += here;
-    let Some(landing) = landing else {
-        return Step::Over(window, Memory::on_host(slot), failures, carried);
-    };
-    timeline.enter(Stage::Copy);
-    let (path, offset) = first_of(&window).unwrap_or_default();
-    Step::Upload(means.carrier.upload(slot, landing, path, offset), window, failures, carried)
 }

@@ -15,6 +15,7 @@ mod error;
 mod flight;
 #[expect(clippy::module_inception, reason = "the type that the room is named after")]
 mod loader;
+mod means;
 mod memory;
 #[cfg(test)]
 mod mutants;

@@ -11,7 +11,8 @@ use super::assemble::Work;
 use super::batch::{Batch, Origin};
 use super::caught;
 use super::error::{LoaderError, LoaderFault};
-use super::flight::{Flight, Made, Means, Next};
+use super::flight::{Flight, Made, Next};
+use super::means::Means;
 use super::plan::{Limits, Planner, Window};
 use super::pool::Pool;
 use super::shared::{Item, Shared};
@@ -117,7 +118,7 @@ impl Pipeline {
         match planned {
             Ok(Some(window)) => {
                 self.grown = self.grown.saturating_add(1);
-                self.flights.push_back(self.means.begin(window, Timeline::begin(started)));
+                self.flights.push_back(Flight::begin(&self.means, window, Timeline::begin(started), false));
             }
             Ok(None) => self.planned = true,
             Err(error) => {
@@ -199,7 +200,7 @@ impl Pipeline {
             _ if is_unread && self.means.can_read_one_by_one(&window) => {
                 self.planner.rewind(window.after.clone());
                 self.planned = false;
-                self.flights.push_back(self.means.begin_one_by_one(window));
+                self.flights.push_back(Flight::begin(&self.means, window, Timeline::begin(Instant::now()), true));
             }
             // Too large together: batch by batch.
             CarryFault::Memory(_) if !is_small => self.go_on_batch_by_batch(&window),
