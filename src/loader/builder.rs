@@ -190,7 +190,8 @@ impl LoaderBuilder {
     /// Leaves out of their batches up to so many samples that cannot be read, do not match their checksum, or are refused by
     /// the transform. Each is warned about and [counted](super::LoaderStats::skipped); their batches are smaller by that, and
     /// one that would have no sample left does not come. The next one is an error; so is a sample that cannot be read where
-    /// the budget has no room for it beside its batch, since it is looked for there.
+    /// the budget has no room for it beside its batch, since it is looked for there, and one that the dataset does not find or
+    /// whose tensors the transform refuses before they are read.
     pub fn skip_corrupt(mut self, limit: u64) -> Self {
         self.skips = Some(limit);
         self
