@@ -10,7 +10,7 @@ use super::plan::Window;
 use super::rows::Table;
 use super::transform::{Output, Sample, Transform, apply_caught};
 use crate::dataset::{Dataset, brief};
-use crate::memory::Slot;
+use crate::memory::{Slot, copy};
 use crate::route::{Carrier, FillPlan, Filled, RouteBytes};
 use crate::storage::Pieces;
 
@@ -144,7 +144,7 @@ impl Work {
             exact.push(row);
         }
         let Some(transform) = &self.transform else {
-            exact.iter_mut().zip(fields).for_each(|(row, field)| row.copy_from_slice(field));
+            exact.iter_mut().zip(fields).for_each(|(row, field)| copy(row, field));
             return Ok(());
         };
         let input = &window.input.tensors()[window.input_of(sample)];

@@ -151,8 +151,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// The most batches that are made ahead, 1 at least; as many as the budget allows where it is not set. It changes nothing
-    /// but memory and time.
+    /// The most batches that are made ahead, 1 at least; as many as the budget allows where it is not set. Once so many are
+    /// there, no more are made until the consumer has taken half of them. It changes nothing but memory and time.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches.max(1);
         self

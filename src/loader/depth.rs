@@ -9,7 +9,7 @@ pub(super) struct Depth {
     calm: u32,
 }
 
-/// Batches taken in a row without waiting, with half of what is allowed ready, after which less is kept.
+/// Batches taken in a row without waiting, with a quarter of what is allowed ready, after which less is kept.
 const CALM: u32 = 256;
 
 impl Depth {
@@ -27,7 +27,7 @@ impl Depth {
         if waited {
             self.now = self.now.saturating_mul(2).min(self.most);
             self.calm = 0;
-        } else if ready >= self.now / 2 {
+        } else if ready >= self.now / 4 {
             self.calm += 1;
             if self.calm == CALM {
                 self.now = (self.now / 4 * 3).max(self.least);

@@ -15,7 +15,7 @@ use super::flight::{Flight, Made, Next};
 use super::means::Means;
 use super::plan::{Limits, Planner, Window};
 use super::pool::Pool;
-use super::shared::{Item, Shared};
+use super::shared::{Item, Level, Shared, Wake};
 use super::stage::Stage;
 use super::timeline::Timeline;
 use crate::route::{Carrier, CarryError, CarryFault, RouteBytes};
@@ -35,7 +35,10 @@ pub(super) struct Pipeline {
     planned: bool,
     /// Corrupt samples skipped in windows that were handed over.
     skipped: u64,
-    idle_since: Option<Instant>,
+    /// Since when there is enough ahead of the consumer.
+    enough_since: Option<Instant>,
+    /// When the consumer is to wake the thread.
+    wake: Wake,
     shared: Arc<Shared>,
 }
 
@@ -74,7 +77,8 @@ impl Pipeline {
             has_handed_over: false,
             planned: false,
             skipped: 0,
-            idle_since: None,
+            enough_since: None,
+            wake: Wake::Always,
             shared,
         }
     }
@@ -93,7 +97,9 @@ impl Pipeline {
                 break;
             }
             if !begun && !moved && !handed {
-                self.tell_what_is_done();
+                if self.is_wanted_again() {
+                    continue;
+                }
                 thread::park();
                 self.means.awake_since = Instant::now();
             }
@@ -139,23 +145,31 @@ impl Pipeline {
         if !self.has_handed_over && self.flights.len() > 1 {
             return false;
         }
-        let ahead = self.shared.ahead();
-        let (mut batches, mut bytes, mut reading) = (ahead.batches, ahead.bytes, 0);
+        let (mut under_way, mut reading) = (Level { batches: 0, bytes: 0 }, 0);
         for flight in &self.flights {
-            batches += flight.batches();
-            bytes += flight.memory();
+            under_way.batches += flight.batches();
+            under_way.bytes += flight.memory();
             reading += if flight.is_reading() { flight.memory() } else { 0 };
         }
-        let enough = batches > 0 && (batches >= self.settings.prefetch || bytes >= ahead.depth);
-        match (enough, self.idle_since) {
-            (true, None) => self.idle_since = Some(Instant::now()),
-            (false, Some(since)) => {
-                self.shared.state().stats.idle += since.elapsed();
-                self.idle_since = None;
-            }
-            _ => {}
+        !self.has_enough(under_way) && (reading == 0 || reading < self.settings.reading)
+    }
+
+    /// Whether with this under way there is as much ahead of the consumer as is allowed, or was and is not yet half of it.
+    fn has_enough(&mut self, under_way: Level) -> bool {
+        let ahead = self.shared.ahead();
+        let all = Level { batches: ahead.batches + under_way.batches, bytes: ahead.bytes + under_way.bytes };
+        let allowed = Level { batches: self.settings.prefetch, bytes: ahead.depth };
+        let is_full = all.batches >= allowed.batches || all.bytes >= allowed.bytes;
+        let refill = allowed.refill();
+        let enough = all.batches > 0 && (is_full || (self.enough_since.is_some() && !all.is_within(refill)));
+        if enough {
+            self.enough_since.get_or_insert_with(Instant::now);
+            self.wake = Wake::when(refill, under_way);
+        } else if let Some(since) = self.enough_since.take() {
+            self.wake = Wake::Always;
+            self.shared.note_idle(since.elapsed());
         }
-        !enough && (reading == 0 || reading < self.settings.reading)
+        enough
     }
 
     fn limits(&self) -> Limits {
@@ -344,11 +358,10 @@ impl Pipeline {
         state.stats.under_way_batches = self.flights.iter().map(|flight| flight.batches() as u64).sum();
     }
 
-    /// Tells the watchdog what the oldest window is doing.
-    fn tell_what_is_done(&self) {
-        let Some(flight) = self.flights.front() else { return };
-        let mut state = self.shared.state();
-        state.doing = flight.doing();
+    /// Before the thread sleeps: tells the watchdog what the oldest window is doing, and the consumer when to wake it. Whether
+    /// he has taken so much meanwhile that there is room now.
+    fn is_wanted_again(&self) -> bool {
+        self.shared.sleep(self.flights.front().map(Flight::doing), self.wake)
     }
 }
 

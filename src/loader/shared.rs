@@ -47,6 +47,8 @@ pub(super) struct State {
     /// A file that is being opened, which may take for ever.
     pub(super) opening: Option<(PathBuf, Instant)>,
     depth: Depth,
+    /// When the consumer wakes the pipeline.
+    wake: Wake,
     /// Where the consumer stands.
     at: Cursor,
     pub(super) stats: LoaderStats,
@@ -79,6 +81,45 @@ pub(super) struct Ahead {
     pub(super) depth: u64,
 }
 
+/// How many batches, and how many bytes of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    pub(super) batches: usize,
+    pub(super) bytes: u64,
+}
+
+impl Level {
+    /// What is left of it where there is room again: so much less that the consumer need not interrupt the pipeline, and
+    /// himself on a machine of few cores, for each batch that he takes.
+    pub(super) fn refill(self) -> Self {
+        let batches = self.batches.saturating_sub(1);
+        Self { batches: batches - batches / 2, bytes: self.bytes / 2 }
+    }
+
+    pub(super) fn is_within(self, other: Self) -> bool {
+        self.batches <= other.batches && self.bytes <= other.bytes
+    }
+}
+
+/// When the consumer, who takes a batch, wakes the pipeline.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wake {
+    Always,
+    /// With no more than this ready.
+    At(Level),
+    /// What is under way wakes it soon enough.
+    Never,
+}
+
+impl Wake {
+    /// Where there is room again once no more than `refill` is ready or under way.
+    pub(super) fn when(refill: Level, under_way: Level) -> Self {
+        let batches = refill.batches.checked_sub(under_way.batches);
+        let bytes = refill.bytes.checked_sub(under_way.bytes);
+        batches.zip(bytes).map_or(Self::Never, |(batches, bytes)| Self::At(Level { batches, bytes }))
+    }
+}
+
 impl Shared {
     pub(super) fn new(depth: Depth, at: Cursor) -> Self {
         let now = Instant::now();
@@ -94,6 +135,7 @@ impl Shared {
             doing,
             opening: None,
             depth,
+            wake: Wake::Always,
             at,
             stats: LoaderStats::default(),
         };
@@ -186,9 +228,12 @@ impl Shared {
             return Poll::Pending;
         };
         let left = state.note_taken(&item);
+        let is_wanted = state.is_refill_due();
         drop(state);
         drop(left);
-        self.wake_pipeline();
+        if is_wanted {
+            self.wake_pipeline();
+        }
         Poll::Ready(Some(item.outcome))
     }
 
@@ -226,6 +271,24 @@ impl Shared {
         Ahead { batches: state.ready.len(), bytes: state.ready_bytes, depth: state.depth.bytes() }
     }
 
+    /// The pipeline goes to sleep: what it waits for, and when the consumer is to wake it. Whether he has taken enough for
+    /// that already.
+    pub(super) fn sleep(&self, doing: Option<Doing>, wake: Wake) -> bool {
+        let mut state = self.state();
+        if let Some(doing) = doing {
+            state.doing = doing;
+        }
+        state.wake = wake;
+        matches!(wake, Wake::At(_)) && state.is_refill_due()
+    }
+
+    /// There was enough ahead for so long, and no longer is.
+    pub(super) fn note_idle(&self, time: Duration) {
+        let mut state = self.state();
+        state.stats.idle += time;
+        state.wake = Wake::Always;
+    }
+
     /// Where the consumer stands.
     pub(super) fn at(&self) -> Cursor {
         self.state().at
@@ -257,6 +320,14 @@ impl State {
         !self.ended && !self.over && self.ready.is_empty()
     }
 
+    fn is_refill_due(&self) -> bool {
+        match self.wake {
+            Wake::Always => true,
+            Wake::At(level) => Level { batches: self.ready.len(), bytes: self.ready_bytes }.is_within(level),
+            Wake::Never => false,
+        }
+    }
+
     /// The consumer gets nothing more. What was ready is given back, to be dropped without the lock: it may hold the last of anything.
     fn end(&mut self) -> VecDeque<Item> {
         self.over = true;
@@ -279,9 +350,16 @@ impl State {
                 self.stats.routes += batch.carried();
                 self.at = batch.step.next;
                 self.depth.note(waited.is_some(), self.ready_bytes);
+                if waited.is_some() {
+                    // There may be room for more now.
+                    self.wake = Wake::Always;
+                }
                 VecDeque::new()
             }
-            Err(_) => self.end(),
+            Err(_) => {
+                self.wake = Wake::Always;
+                self.end()
+            }
         }
     }
 

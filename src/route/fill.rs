@@ -10,7 +10,7 @@ use super::core::Core;
 use super::decision::Route;
 use super::error::{CarryError, CarryFault};
 use super::reason::NoRoute;
-use crate::memory::{MemoryError, Slot};
+use crate::memory::{MemoryError, Slot, copy};
 use crate::storage::{Extent, Pieces, Place, Plan, Read, ReadFault, Watch, straight};
 
 /// How extents are to be read to host memory: some to their places, and the others beside them.
@@ -69,7 +69,7 @@ impl Filled {
         if let Some(pieces) = &self.beside {
             for (piece, &at) in pieces.iter().zip(&self.places) {
                 // Places were checked against the slot when the read was planned.
-                self.slot[at..at + piece.len()].copy_from_slice(piece);
+                copy(&mut self.slot[at..at + piece.len()], piece);
             }
         }
         self.slot

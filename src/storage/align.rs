@@ -6,7 +6,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Alignment {
-    /// The address in memory, in bytes; a power of two.
+    /// The address in memory, in bytes; a power of two, and no less than `offset` where that is less than a page.
     pub memory: u32,
     /// The offset in the file and the length, in bytes; a power of two.
     pub offset: u32,
@@ -16,9 +16,12 @@ impl Alignment {
     /// The widest a page, a sector or a file-system block is likely to ask for, where the kernel does not say.
     pub(crate) const USUAL: Self = Self { memory: 4096, offset: 4096 };
 
-    /// Takes what the kernel says, if it is two powers of two.
+    /// Takes what the kernel says, if it is two powers of two. Memory is aligned to the file's blocks as well, up to a page,
+    /// as `open(2)` has always asked for: zram (Linux 6.18) says that 512 bytes are enough, and then reads other bytes of the
+    /// file than it was asked for.
     pub(crate) fn new(memory: u32, offset: u32) -> Option<Self> {
-        (memory.is_power_of_two() && offset.is_power_of_two()).then_some(Self { memory, offset })
+        let are_powers = memory.is_power_of_two() && offset.is_power_of_two();
+        are_powers.then_some(Self { memory: memory.max(offset.min(4096)), offset })
     }
 }
 
