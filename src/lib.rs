@@ -91,8 +91,9 @@ pub use route::{
 };
 pub use sampler::{Remainder, Shuffle, State, World};
 pub use storage::{
-    Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Mode, NoDirect,
-    OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder, RingFeatures, Stats,
+    Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Latencies, Mode,
+    NoDirect, OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder,
+    RingFeatures, Stats,
 };
 pub use sys::cuda::{CudaCode, NoCudaLibrary};
 pub use sys::cufile::CuFileCode;

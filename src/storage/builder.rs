@@ -6,6 +6,7 @@ use super::engine::{Engine, EngineChoice, EngineKind, Pread, RingFeatures, Uring
 use super::error::EngineError;
 use super::plan::{Mode, PlanSettings};
 use super::reader::{Core, Reader};
+use super::stats::Counters;
 use crate::error::BuildError;
 use crate::memory::Arena;
 
@@ -26,6 +27,7 @@ pub struct ReaderBuilder {
     iopoll: bool,
     sqpoll: Option<Duration>,
     filled_once: bool,
+    latencies: bool,
     #[cfg(test)]
     pub(crate) faults: Option<Arc<super::engine::faults::Faults>>,
 }
@@ -43,6 +45,7 @@ impl Default for ReaderBuilder {
             iopoll: false,
             sqpoll: None,
             filled_once: false,
+            latencies: false,
             #[cfg(test)]
             faults: None,
         }
@@ -122,6 +125,12 @@ impl ReaderBuilder {
         self
     }
 
+    /// Counts how long reads take: [`Reader::latencies`].
+    pub fn latencies(mut self, latencies: bool) -> Self {
+        self.latencies = latencies;
+        self
+    }
+
     /// The memory is filled once, and stays with what was read: it is touched while that goes on, and not registered.
     pub(crate) fn filled_once(mut self) -> Self {
         self.filled_once = true;
@@ -158,7 +167,7 @@ impl ReaderBuilder {
             arena,
             settings: PlanSettings { mode: self.mode, chunk: self.chunk, gap: self.gap },
             cache: DescriptorCache::new(),
-            counters: Arc::default(),
+            counters: Arc::new(if self.latencies { Counters::with_latencies() } else { Counters::default() }),
             kind: if features.is_some() { EngineKind::Uring } else { EngineKind::Pread },
             engine,
             features,

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::libc;
 
@@ -24,6 +24,8 @@ pub(crate) struct Progress {
     tries: u32,
     /// The kernel said it would have to wait: let it wait elsewhere than at submission.
     pub(crate) may_wait: bool,
+    /// Set where it is counted how long reads take.
+    pub(crate) begun: Option<Instant>,
 }
 
 /// What follows from an answer.
@@ -43,7 +45,7 @@ impl Progress {
             Via::Direct => part.wide.start,
             Via::Buffered => part.need.start,
         };
-        Self { at, via: part.via, tries: 0, may_wait: false }
+        Self { at, via: part.via, tries: 0, may_wait: false, begun: None }
     }
 
     /// The range of the file that the next read asks for.

@@ -13,6 +13,7 @@ use super::engine::{Engine, EngineKind, Pread, RingFeatures};
 use super::error::{EngineError, OpenError, OpenFault, ReadError};
 use super::extent::Extent;
 use super::file::File;
+use super::latency::{Histogram, Latencies};
 use super::layout::{Part, Via};
 use super::pieces::Pieces;
 use super::plan::{Mode, Plan, PlanSettings, prefer_warm};
@@ -196,6 +197,12 @@ impl Reader {
     /// What has been read so far. A read counts when it is over.
     pub fn stats(&self) -> Stats {
         self.core.counters.now()
+    }
+
+    /// How long the reads took so far, those of requests that are not over, too; `None` unless
+    /// [asked for](ReaderBuilder::latencies).
+    pub fn latencies(&self) -> Option<Latencies> {
+        self.core.counters.latencies().map(Histogram::now)
     }
 
     /// Closes the engine and waits until all that it had taken is done. Reads begun later, also through other handles,

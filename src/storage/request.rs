@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 
@@ -195,7 +196,9 @@ impl Job {
     }
 
     pub(crate) fn progress(&self, part: usize) -> Progress {
-        Progress::new(&self.parts[part])
+        let mut progress = Progress::new(&self.parts[part]);
+        progress.begun = self.request.counters.latencies().map(|_| Instant::now());
+        progress
     }
 
     pub(crate) fn pair(&self, part: usize) -> &Arc<Descriptors> {
@@ -228,6 +231,9 @@ impl Job {
                 self.request.over[number / BITS].fetch_or(1 << (number % BITS), Ordering::Relaxed);
                 let bytes = part.asked;
                 self.request.counters.note_arrived(bytes);
+                if let Some((latencies, begun)) = self.request.counters.latencies().zip(progress.begun) {
+                    latencies.note(begun.elapsed());
+                }
                 match progress.via {
                     Via::Direct => self.stats.bytes_direct += bytes,
                     Via::Buffered => self.stats.bytes_buffered += bytes,

@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::latency::Histogram;
+
 /// What a [`Reader`](super::Reader) has done since it was built. Bytes are those of the extents that were delivered,
 /// not those that alignment and gaps between neighbours added: their sum is the sum of what was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,9 +24,19 @@ pub(crate) struct Counters {
     answers: AtomicU64,
     repeats: AtomicU64,
     arrived: AtomicU64,
+    /// Only where they were asked for: it takes two looks at the clock a read.
+    latencies: Option<Histogram>,
 }
 
 impl Counters {
+    pub(crate) fn with_latencies() -> Self {
+        Self { latencies: Some(Histogram::new()), ..Self::default() }
+    }
+
+    pub(crate) fn latencies(&self) -> Option<&Histogram> {
+        self.latencies.as_ref()
+    }
+
     pub(crate) fn add(&self, stats: &Stats) {
         self.direct.fetch_add(stats.bytes_direct, Ordering::Relaxed);
         self.buffered.fetch_add(stats.bytes_buffered, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use forebay::dataset::{DType, Format, OpenOptions};
 
+use crate::bench::{self, Profile};
 use crate::byte_count::ByteCount;
 use crate::loader_flags::LoaderFlags;
 
@@ -22,6 +23,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Measures how fast a file comes to the device by each way of reading it, and tells what holds each back
+    #[command(after_help = "Example: forebay bench /data/train.bin --profile random --json > before.jsonl")]
+    Bench(Bench),
     /// Writes bytes of a file to stdout, read through the engine and route asked for
     #[command(after_help = "Example: forebay cat train.bin --offset 4KiB --length 64KiB > piece")]
     Cat(Cat),
@@ -43,6 +47,54 @@ pub enum Command {
     /// Reads a dataset batch by batch, as a training loop would have it, and tells what each batch is
     #[command(after_help = "Example: forebay read 'shard-{000..002}.tar' --shuffle full --batch-size 64 --hash --json")]
     Read(Read),
+}
+
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// The file or block device to read; when not given, one of its own in this folder, which is never left behind
+    pub path: Option<PathBuf>,
+    /// What is read for
+    #[arg(long, value_enum, default_value_t = Profile::All)]
+    pub profile: Profile,
+    /// Bytes of a read, several with commas, in place of the profile's
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = chunk)]
+    pub chunk: Vec<ByteCount>,
+    /// Reads under way at once for each thread, several with commas, in place of the profile's
+    #[arg(long, value_name = "READS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: Vec<u32>,
+    /// Threads, each with its ring, several with commas, in place of the profile's
+    #[arg(long, value_name = "RINGS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: Vec<u32>,
+    /// About how long the measuring takes, in all
+    #[arg(long, default_value = "30", value_parser = bench::seconds)]
+    pub seconds: f64,
+    /// How often each case is run, however long that takes; 5 when not given, fewer where there is no time for them
+    #[arg(long, value_name = "N", value_parser = rounds)]
+    pub rounds: Option<usize>,
+    /// Bytes of its own file; when not given 1GiB, or as many as space and time allow
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes, conflicts_with = "path")]
+    pub size: Option<ByteCount>,
+    /// Whether fio does the same in turns, where it is found
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
+    pub peers: bool,
+    /// Whether the bytes are looked at, in a pass of its own
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
+    pub verify: bool,
+    /// Measures nothing: compares what two runs wrote with --json
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with = "path")]
+    pub compare: Vec<PathBuf>,
+}
+
+/// A multiple of a block, up to what one read may ask for.
+fn chunk(text: &str) -> Result<ByteCount, String> {
+    match text.parse()? {
+        ByteCount(bytes) if bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 256 << 20 => Ok(ByteCount(bytes)),
+        _ => Err("a multiple of 4KiB up to 256MiB".to_owned()),
+    }
+}
+
+fn rounds(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|rounds| (1..=1000).contains(rounds)).ok_or_else(|| "from 1 to 1000".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,15 @@ pub struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// From now on SIGINT stops this loader. Until now it ended the command.
     pub fn stopping(stopper: Stopper) -> Result<Self, Failure> {
+        Self::doing(move || stopper.stop())
+    }
+
+    /// From now on SIGINT is noted, for whoever asks whether it has come.
+    pub fn watching() -> Result<Self, Failure> {
+        Self::doing(|| ())
+    }
+
+    fn doing(stop: impl Fn() + Send + 'static) -> Result<Self, Failure> {
         let come = Arc::new(AtomicBool::new(false));
         let handler = {
             let come = Arc::clone(&come);
@@ -24,7 +33,7 @@ impl Interrupt {
                 if come.swap(true, Ordering::SeqCst) {
                     process::exit(i32::from(EXIT_INTERRUPTED));
                 }
-                stopper.stop();
+                stop();
             }
         };
         match ctrlc::set_handler(handler) {

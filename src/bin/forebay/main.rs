@@ -4,6 +4,7 @@
 
 mod args;
 mod batches;
+mod bench;
 mod byte_count;
 mod carrier;
 mod cat;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Outcome {
     match &cli.command {
+        Command::Bench(bench) => bench::run(&cli.common, bench),
         Command::Cat(cat) => cat::run(&cli.common, cat),
         Command::Doctor(doctor) => doctor::run(&cli.common, doctor),
         Command::Load(load) => load::run(&cli.common, load),

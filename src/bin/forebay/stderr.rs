@@ -44,6 +44,10 @@ impl Progress {
         Self::styled(batches, "{human_pos} of {human_len} batches {wide_bar} {per_sec} {eta}")
     }
 
+    pub fn of_steps(steps: u64) -> Self {
+        Self::styled(steps, "{human_pos} of {human_len} runs {wide_bar} {eta}")
+    }
+
     fn styled(end: u64, template: &str) -> Self {
         if io::stderr().is_terminal() {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());

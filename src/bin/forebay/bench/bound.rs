@@ -1,0 +1,125 @@
+//! What bounded a row: the first of these that it ran into.
+//!
+//! A thread of ours that had no time left, processors that others used, a copy of the page cache as fast as memory goes; else
+//! the drive, where all the reads that were allowed waited for it: at the best that it gave in any row it is the drive itself,
+//! below that the number of reads that it was given at once.
+
+use forebay::Route;
+
+use super::case::{Cache, Case, Pattern};
+use super::ceilings::Ceilings;
+use super::measure::Run;
+use super::row::{Bound, By};
+use crate::byte_count::{counted, rate, shown};
+
+/// A thread that was busy for so much of the time had none left.
+const BUSY: f64 = 0.90;
+/// Others use the processors when they have so much of them, and nothing is left.
+const CROWDED: f64 = 0.20;
+const LEFT: f64 = 0.08;
+/// So near to a ceiling is at it.
+const NEAR: f64 = 0.90;
+
+/// Of all runs of a row together. `best` is the most that any row got that differs from this one in having more reads
+/// under way, or in nothing.
+pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best: f64) -> Bound {
+    let mean = |of: &dyn Fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64;
+    let idle = mean(&|run| run.used.idle);
+    let others = mean(&|run| run.used.others);
+    let busiest = mean(&|run| run.used.busiest.as_ref().map_or(0.0, |(_, share)| *share));
+    let name = runs.iter().find_map(|run| run.used.busiest.as_ref().map(|(name, _)| name.clone())).unwrap_or_default();
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+
+    if idle < LEFT && others > CROWDED {
+        return Bound {
+            by: By::Cpu,
+            share: Some(others),
+            why: format!("other programs had {} of the processors, and none were idle", percent(others)),
+            fix: "measure again when the machine is quiet".into(),
+        };
+    }
+    if case.route == Route::Cached {
+        if let Some(ceiling) = ceilings.page_cache_copy.filter(|ceiling| rate_now >= NEAR * ceiling) {
+            return Bound {
+                by: By::Memory,
+                share: Some(rate_now / ceiling),
+                why: format!("copies out of the page cache: one thread gets {}", rate(ceiling)),
+                fix: "more threads, or read past the page cache".into(),
+            };
+        }
+    }
+    if busiest >= BUSY || idle < LEFT {
+        let (share, what) = match busiest >= BUSY {
+            true => (busiest, format!("thread {name} had {} of one processor", percent(busiest))),
+            false => {
+                (1.0 - idle, format!("all processors were busy, {} of them with this", percent(1.0 - idle - others)))
+            }
+        };
+        let fix = match (case.route, case.chunk < 64 << 10) {
+            (Route::Cached, _) => "more threads, or read past the page cache (--route bounce)",
+            (_, true) => "larger reads, a ring more (--threads), or IOPOLL",
+            (_, false) => "a ring more (--threads), where a processor is left for it",
+        };
+        return Bound { by: By::Cpu, share: Some(share), why: what, fix: fix.into() };
+    }
+    if case.route == Route::Cached {
+        return through_the_cache(case, rate_now, ceilings);
+    }
+    let share = if best > 0.0 { (rate_now / best).min(1.0) } else { 1.0 };
+    let what = match case.pattern {
+        Pattern::Sequential => "in order",
+        Pattern::Random => "at random",
+    };
+    match share >= NEAR {
+        true => Bound {
+            by: By::Drive,
+            share: Some(share),
+            why: format!(
+                "the drive: with as many or more reads of {} {what} under way it gave {} at most, with processors idle",
+                shown(case.chunk),
+                rate(best)
+            ),
+            fix: "a faster drive, several of them, or larger reads".into(),
+        },
+        false => Bound {
+            by: By::Depth,
+            share: Some(share),
+            why: format!(
+                "{} of {} {what} under way at once, each waiting for the drive, which gives {} to more of them",
+                counted(case.in_flight(), "read"),
+                shown(case.chunk),
+                rate(best)
+            ),
+            fix: "more reads at once (--depth), or larger ones (--chunk)".into(),
+        },
+    }
+}
+
+/// With processors left.
+fn through_the_cache(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Bound {
+    let share = ceilings.drive.map(|drive| (rate_now / drive).min(1.0));
+    match case.cache {
+        Cache::Warm => Bound {
+            by: By::Unknown,
+            share: None,
+            why: "reads of a warm page cache wait for each other: neither memory nor the processors are at their end"
+                .into(),
+            fix: "more threads, or larger reads".into(),
+        },
+        Cache::Cold if share.is_some_and(|share| share >= NEAR) => Bound {
+            by: By::Drive,
+            share,
+            why: format!("the drive, of which the page cache gets as much as reads past it: {}", rate(rate_now)),
+            fix: "a faster drive, or several of them".into(),
+        },
+        Cache::Cold => Bound {
+            by: By::Depth,
+            share,
+            why: format!(
+                "the page cache, which asks the drive for less at once than reads past it{}",
+                ceilings.drive.map_or(String::new(), |drive| format!(", that get up to {}", rate(drive)))
+            ),
+            fix: "read past it (--route bounce)".into(),
+        },
+    }
+}

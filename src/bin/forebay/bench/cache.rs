@@ -1,0 +1,66 @@
+//! The page cache of the file that is measured: emptied or filled, and what it holds proven.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+use super::case::Cache;
+use super::target::Target;
+
+/// More than this share in the page cache, and a file is not cold; less than the rest of it, and it is not warm.
+const SLACK: f64 = 0.001;
+
+/// What was proven of the page cache before a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Proven {
+    /// As it was to be.
+    Yes,
+    /// The kernel does not tell.
+    Unknown,
+    /// This share is there, though it was to be otherwise.
+    No(f64),
+}
+
+/// Share of the file in the page cache, from 0 to 1; `None` where the kernel does not tell.
+pub fn share(target: &Target) -> Option<f64> {
+    forebay::facts::cached_share(&target.file, 0, target.len).ok()
+}
+
+/// Brings the page cache to what a case is to find.
+pub fn prepare(target: &Target, cache: Cache) -> io::Result<Proven> {
+    match cache {
+        Cache::Cold => {
+            // Dirty pages are not dropped: what was just written is not cold.
+            match target.file.sync_data() {
+                // Nothing of ours to write: opened for reading on a read-only file system.
+                Err(error) if matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem) => {}
+                synced => synced?,
+            }
+            posix_fadvise(&target.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
+        }
+        Cache::Warm => fill(&target.file, target.len)?,
+    }
+    Ok(match (share(target), cache) {
+        (None, _) => Proven::Unknown,
+        (Some(share), Cache::Cold) if share > SLACK => Proven::No(share),
+        (Some(share), Cache::Warm) if share < 1.0 - SLACK => Proven::No(share),
+        (Some(_), _) => Proven::Yes,
+    })
+}
+
+fn fill(file: &File, len: u64) -> io::Result<()> {
+    if forebay::facts::cached_share(file, 0, len).is_ok_and(|share| share >= 1.0) {
+        return Ok(());
+    }
+    let mut piece = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < len {
+        match file.read_at(&mut piece, at)? {
+            0 => break,
+            read => at += read as u64,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! What the machine can do at most, measured one by one: what a row is held against.
+
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::target::Target;
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Copies in memory by one thread, and by one for each processor: bytes per second, counted once.
+    pub memory_copy: f64,
+    pub memory_copy_all: f64,
+    /// The file out of the page cache, by one thread; `null` where it was not warm.
+    pub page_cache_copy: Option<f64>,
+    /// The most that any row got from the drive, past the page cache.
+    pub drive: Option<f64>,
+}
+
+/// Copies in memory.
+pub fn memory(time: Duration) -> (f64, f64) {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let one = copies(time);
+    let all = thread::scope(|scope| {
+        let threads: Vec<_> = (0..processors).map(|_| scope.spawn(|| copies(time))).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).sum()
+    });
+    (one, all)
+}
+
+/// Larger than the caches of a core, by turns between so much memory that it comes from outside.
+fn copies(time: Duration) -> f64 {
+    const LEN: usize = 64 << 20;
+    const PIECE: usize = 1 << 20;
+    let from = vec![1_u8; LEN];
+    let mut to = vec![2_u8; LEN];
+    let (start, mut bytes) = (Instant::now(), 0_u64);
+    while start.elapsed() < time {
+        for (to, from) in to.chunks_exact_mut(PIECE).zip(from.chunks_exact(PIECE)) {
+            to.copy_from_slice(from);
+            black_box(&to);
+            bytes += PIECE as u64;
+            if start.elapsed() >= time {
+                break;
+            }
+        }
+    }
+    bytes as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Of a file that is warm.
+pub fn page_cache(target: &Target, time: Duration) -> Option<f64> {
+    let mut piece = vec![0; 1 << 20];
+    let len = target.len.min(256 << 20);
+    forebay::facts::cached_share(&target.file, 0, len).ok().filter(|share| *share >= 0.999)?;
+    let (start, mut bytes, mut at) = (Instant::now(), 0_u64, 0);
+    while start.elapsed() < time {
+        let read = target.file.read_at(&mut piece, at).ok().filter(|read| *read > 0)? as u64;
+        bytes += read;
+        at = if at + read >= len { 0 } else { at + read };
+    }
+    Some(bytes as f64 / start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,128 @@
+//! The same work by fio, where it is on PATH.
+//!
+//! The same file, block, depth and jobs, with fixed buffers and registered files as on our side; offsets uniformly random
+//! with repeats (`norandommap`). Time is fio's own run time, without its start-up.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use forebay::{EngineChoice, Route};
+use serde::Deserialize;
+
+use super::case::{Cache, Case, Pattern};
+use super::target::Target;
+
+/// Which fio there is.
+pub struct Fio {
+    pub version: String,
+}
+
+/// What one run of fio came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    pub bytes_per_second: f64,
+    /// Median, 99 and 99.9 of a hundred, in seconds.
+    pub latencies: [f64; 3],
+}
+
+impl Fio {
+    /// `None` where there is none.
+    pub fn find() -> Option<Self> {
+        let output = Command::new("fio").arg("--version").stderr(Stdio::null()).output().ok()?;
+        let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        (output.status.success() && !version.is_empty()).then_some(Self { version })
+    }
+
+    /// Does what `case` says for `time`.
+    pub fn run(&self, target: &Target, case: &Case, time: Duration, seed: u64) -> Result<Outcome, String> {
+        let mut command = Command::new("fio");
+        let file = target.path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:");
+        let direct = u8::from(case.route != Route::Cached);
+        command
+            .args(["--name=forebay-bench", "--output-format=json", "--eta=never", "--disk_util=0"])
+            .args(["--readonly", "--allow_file_create=0", "--norandommap=1"])
+            // Jobs as threads share one address space, as rings do. The page cache was prepared.
+            .args(["--thread=1", "--invalidate=0"])
+            .arg(format!("--filename={file}"))
+            .arg(format!("--direct={direct}"))
+            .arg(format!("--bs={}", case.chunk))
+            .arg(format!("--randseed={seed}"));
+        match case.engine {
+            EngineChoice::Pread => command.arg("--ioengine=psync").arg(format!("--numjobs={}", case.depth)),
+            _ => command
+                .args(["--ioengine=io_uring", "--fixedbufs=1", "--registerfiles=1"])
+                .arg(format!("--iodepth={}", case.depth))
+                .arg(format!("--numjobs={}", case.threads)),
+        };
+        let jobs = if case.engine == EngineChoice::Pread { case.depth } else { case.threads };
+        let share = target.len / u64::from(jobs) / case.chunk * case.chunk;
+        match case.pattern {
+            Pattern::Random => {
+                command.arg("--rw=randread").arg(format!("--size={}", target.len / case.chunk * case.chunk))
+            }
+            // Each job has its own share of the file.
+            Pattern::Sequential => {
+                command.arg("--rw=read").arg(format!("--size={share}")).arg(format!("--offset_increment={share}"))
+            }
+        };
+        let seconds = time.as_secs_f64();
+        command.arg(format!("--runtime={}ms", (seconds * 1e3) as u64));
+        // A page cache is cold once.
+        match (case.route, case.cache, case.pattern) {
+            (Route::Cached, Cache::Cold, Pattern::Random) => command.arg(format!("--io_size={}", share / 16)),
+            (Route::Cached, Cache::Cold, Pattern::Sequential) => &mut command,
+            _ => command.arg("--time_based"),
+        };
+        finish(command)
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    jobs: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    error: i64,
+    read: Read,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    io_bytes: f64,
+    runtime: f64,
+    clat_ns: Clat,
+}
+
+#[derive(Deserialize)]
+struct Clat {
+    #[serde(default)]
+    percentile: std::collections::BTreeMap<String, f64>,
+}
+
+fn finish(mut command: Command) -> Result<Outcome, String> {
+    let output = command.output().map_err(|error| format!("fio: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let failed = || {
+        // What is wrong stands before the JSON, or on stderr.
+        let said = text.split('{').next().unwrap_or_default();
+        let said = [said, &String::from_utf8_lossy(&output.stderr)].join(" ");
+        format!("fio ({}): {}", output.status, said.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let answer = text.find('{').and_then(|at| serde_json::from_str::<Answer>(&text[at..]).ok());
+    let answer = answer.filter(|answer| output.status.success() && answer.jobs.iter().all(|job| job.error == 0));
+    let answer = answer.ok_or_else(failed)?;
+    let bytes: f64 = answer.jobs.iter().map(|job| job.read.io_bytes).sum();
+    let seconds = answer.jobs.iter().map(|job| job.read.runtime).fold(0.0, f64::max) / 1e3;
+    if seconds <= 0.0 || bytes <= 0.0 {
+        return Err(failed());
+    }
+    // Of several jobs the worst.
+    let quantile = |name: &str| {
+        let of = |job: &Job| job.read.clat_ns.percentile.get(name).copied().unwrap_or(0.0);
+        answer.jobs.iter().map(of).fold(0.0, f64::max) / 1e9
+    };
+    let latencies = [quantile("50.000000"), quantile("99.000000"), quantile("99.900000")];
+    Ok(Outcome { bytes_per_second: bytes / seconds, latencies })
+}

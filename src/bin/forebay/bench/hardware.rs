@@ -1,0 +1,105 @@
+//! Hardware that gives less than it could, before and during the runs: links below their best, errors on them, drives that
+//! are too hot, and a drive and a GPU on different sockets.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use forebay::facts::gds::NvidiaGpu;
+use forebay::facts::{self, BlockDevice, DeviceNumber, PciFunction};
+
+use super::target::Target;
+
+/// What is watched.
+pub struct Hardware {
+    disks: Vec<BlockDevice>,
+    functions: Vec<PciFunction>,
+}
+
+impl Hardware {
+    pub fn of(target: &Target, device: &forebay::Device) -> Self {
+        let number = target.file.metadata().ok().map(|metadata| match metadata.rdev() {
+            0 => metadata.dev(),
+            own => own,
+        });
+        let disk = number.and_then(|number| BlockDevice::from_number(facts::sys(), DeviceNumber::from_raw(number)));
+        let disks: Vec<BlockDevice> = disk.iter().flat_map(BlockDevice::leaves).cloned().collect();
+        let mut functions: Vec<PciFunction> = disks.iter().flat_map(PciFunction::of_disk).collect();
+        if let Some(address) = device.pci_address() {
+            let cards = NvidiaGpu::all(facts::sys(), facts::proc()).into_iter().map(|card| card.function);
+            functions.extend(cards.filter(|card| card.address.eq_ignore_ascii_case(address)));
+        }
+        Self { disks, functions }
+    }
+
+    /// What the drives are, for people.
+    pub fn drives(&self) -> Vec<String> {
+        let name = |disk: &BlockDevice| {
+            let model = disk.model.as_deref().map_or(String::new(), |model| format!(" {model}"));
+            format!("{} ({}{model})", disk.disk, disk.kind)
+        };
+        self.disks.iter().map(name).collect()
+    }
+
+    /// Of NVIDIA's GPU and the drives: what holds either back, with `before` as it was when the runs began.
+    pub fn warnings(&self, before: &Self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (now, then) in self.functions.iter().zip(&before.functions) {
+            if now.runs_below_best() == Some(true) {
+                let show = |link: Option<facts::Link>| link.map_or("unknown".to_owned(), |link| link.to_string());
+                warnings.push(format!(
+                    "PCI {} runs at {} and could at {}; a link may also rest: look while it is busy, then reseat it",
+                    now.address,
+                    show(now.link),
+                    show(now.best)
+                ));
+            }
+            let Some((now_errors, then_errors)) = now.errors.as_ref().zip(then.errors.as_ref()) else { continue };
+            for (what, now_count, before_count) in [
+                ("corrected", &now_errors.correctable, &then_errors.correctable),
+                ("nonfatal", &now_errors.nonfatal, &then_errors.nonfatal),
+                ("fatal", &now_errors.fatal, &then_errors.fatal),
+            ] {
+                let risen =
+                    now_count.as_ref().zip(before_count.as_ref()).map_or(0, |(n, b)| n.total.saturating_sub(b.total));
+                if risen > 0 {
+                    warnings.push(format!(
+                        "PCI {}: {risen} {what} errors on its link during the runs; reseat or change it",
+                        now.address
+                    ));
+                }
+            }
+        }
+        let nodes: Vec<(&str, u32)> =
+            self.functions.iter().filter_map(|function| Some((&*function.address, function.numa_node?))).collect();
+        if let [first, .., last] = nodes[..]
+            && first.1 != last.1
+        {
+            warnings.push(format!(
+                "PCI {} is on NUMA node {} and {} on {}; pair drives and GPUs of one socket",
+                first.0, first.1, last.0, last.1
+            ));
+        }
+        warnings.extend(self.disks.iter().filter_map(|disk| too_hot(&disk.sysfs)));
+        warnings
+    }
+}
+
+/// A drive at or above the temperature from which it slows down, by its hwmon.
+fn too_hot(disk: &Path) -> Option<String> {
+    let controller = disk.join("device");
+    let folders = [controller.join("hwmon"), controller.clone(), controller.join("device/hwmon")];
+    let sensors = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    sensors.map(|entry| entry.path()).filter(|path| path.join("temp1_input").exists()).find_map(|sensor| {
+        let read = |name: &str| fs::read_to_string(sensor.join(name)).ok()?.trim().parse::<i64>().ok();
+        let (now, most) = (read("temp1_input")?, read("temp1_max")?);
+        (now >= most).then(|| {
+            format!(
+                "{}: {} degrees, and it slows down from {}; cool it",
+                disk.file_name().unwrap_or_default().to_string_lossy(),
+                now / 1000,
+                most / 1000
+            )
+        })
+    })
+}

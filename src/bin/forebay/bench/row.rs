@@ -1,0 +1,137 @@
+//! One row of the report: what was asked for, what came of it, and what bounded it. This is the JSON, too: version 1 of
+//! what `schema.json` describes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::case::{Cache, Pattern};
+
+/// The version of the JSON: raised when a field changes its meaning or goes away.
+pub const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    pub version: u32,
+    pub pattern: Pattern,
+    /// The way that the bytes took, by proof: `direct`, `direct_compat`, `bounce` or `cached`.
+    pub route: String,
+    pub engine: String,
+    pub device: String,
+    /// Past the page cache, through it, or both.
+    pub mode: String,
+    pub chunk: u64,
+    pub depth: u32,
+    pub threads: u32,
+    /// `cold` and `warm` are proven; `unproven` is neither; `memory` is a file system in memory.
+    pub cache: String,
+    /// Of all runs.
+    pub bytes: u64,
+    pub seconds: f64,
+    /// The median of the runs.
+    pub bytes_per_second: f64,
+    /// Bytes per second of each run.
+    pub runs: Vec<f64>,
+    pub cpu_seconds: f64,
+    pub cpu_seconds_per_gb: f64,
+    /// Of reads, as the kernel answered them: `null` where none were counted.
+    pub latency_seconds: Option<Latency>,
+    pub cached_share_before: Option<f64>,
+    pub cached_share_after: Option<f64>,
+    pub emulated: bool,
+    /// The same by another program, in turns with ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
+    /// Whether the bytes were those of the file; `null` where that was not looked at.
+    pub verified: Option<bool>,
+    pub bound: Bound,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Latency {
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Peer {
+    pub name: String,
+    /// The median of its runs, and each of them.
+    pub bytes_per_second: f64,
+    pub runs: Vec<f64>,
+    pub latency_seconds: Latency,
+    /// The median of the ratios of ours to its, run by run.
+    pub ratio: f64,
+}
+
+/// What held a row back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bound {
+    pub by: By,
+    /// How near the row is to it, from 0 to 1, where that can be told.
+    pub share: Option<f64>,
+    /// In words, and what would move it.
+    pub why: String,
+    pub fix: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    Drive,
+    Depth,
+    Cpu,
+    Memory,
+    Link,
+    Unknown,
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Drive => "drive",
+            Self::Depth => "depth",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Link => "link",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// What does not change a row: two reports are compared row by row where all of this is the same.
+pub type Key = (Pattern, String, String, String, u64, u32, u32, String);
+
+impl Row {
+    pub fn key(&self) -> Key {
+        (
+            self.pattern,
+            self.route.clone(),
+            self.engine.clone(),
+            self.device.clone(),
+            self.chunk,
+            self.depth,
+            self.threads,
+            self.cache.clone(),
+        )
+    }
+}
+
+pub fn cache_name(cache: Cache) -> &'static str {
+    match cache {
+        Cache::Cold => "cold",
+        Cache::Warm => "warm",
+    }
+}
+
+/// The middle of some numbers; 0 of none.
+pub fn median(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    match (sorted.get(sorted.len() / 2), sorted.len() % 2) {
+        (Some(middle), 1) => *middle,
+        (Some(above), _) => f64::midpoint(sorted[sorted.len() / 2 - 1], *above),
+        (None, _) => 0.0,
+    }
+}

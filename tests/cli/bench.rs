@@ -1,0 +1,249 @@
+//! `bench` as scripts see it: what it says of a file's page cache, of its own figures, and what it leaves behind.
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common::emulator::Emulator;
+use crate::common::{Skip, folder, mounts};
+use crate::or_skip;
+use crate::run::{Answer, forebay, pattern, write};
+
+const SCHEMA: &str = include_str!("../../src/bin/forebay/bench/schema.json");
+/// Flags of a run that is soon over, each unless the test has it otherwise.
+const SHORT: [&str; 7] =
+    ["--profile=random", "--chunk=64KiB", "--depth=4", "--threads=1", "--seconds=0.6", "--rounds=2", "--peers=false"];
+
+fn short<'a>(flags: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    let name = |flag: &'a str| flag.split('=').next();
+    let usual = SHORT.into_iter().filter(move |usual| !flags.iter().any(|flag| name(flag) == name(usual)));
+    usual.chain(flags.iter().copied())
+}
+
+fn bench(path: &Path, flags: &[&str]) -> Answer {
+    let device = flags.iter().any(|flag| flag.starts_with("--device"));
+    let host = (!device).then_some("--device=host");
+    Answer::of(forebay().arg("bench").arg(path).args(host).args(short(flags)).arg("--json"))
+}
+
+/// Rows and summary, each as the schema has it.
+fn report(answer: &Answer) -> (Vec<Value>, Value) {
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    checked(std::str::from_utf8(&answer.stdout).unwrap())
+}
+
+fn checked(text: &str) -> (Vec<Value>, Value) {
+    let schema = jsonschema::validator_for(&serde_json::from_str(SCHEMA).unwrap()).unwrap();
+    let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in &lines {
+        let wrong: Vec<String> = schema.iter_errors(line).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{line}: {wrong:?}");
+    }
+    let summary = lines.pop().unwrap()["summary"].take();
+    assert_eq!(summary["rows"], lines.len());
+    (lines, summary)
+}
+
+fn file(folder: &Path) -> std::path::PathBuf {
+    write(folder, "data.bin", &pattern((12 << 20) + 77))
+}
+
+#[test]
+fn each_line_is_as_the_schema_says_and_says_what_was_read() {
+    let folder = folder();
+    let (rows, summary) = report(&bench(&file(folder.path()), &[]));
+    assert!(summary["interrupted"] == false && summary["rounds"] == 2, "{summary}");
+    assert_eq!(summary["target_bytes"], (12 << 20) + 77);
+    let routes: Vec<&str> = rows.iter().map(|row| row["route"].as_str().unwrap()).collect();
+    assert!(routes.contains(&"cached"), "{routes:?}");
+    for row in &rows {
+        assert!(row["verified"] == true && row["emulated"] == false, "{row}");
+        assert_eq!(row["runs"].as_array().unwrap().len(), 2, "{row}");
+        assert!(row["bytes"].as_u64().unwrap().is_multiple_of(64 << 10), "{row}");
+        assert!(row["cpu_seconds"].as_f64().unwrap() > 0.0, "{row}");
+        let latency = |name: &str| row["latency_seconds"][name].as_f64().unwrap();
+        assert!(latency("p50") > 0.0 && latency("p50") <= latency("p99") && latency("p99") <= latency("p999"), "{row}");
+        let (before, after) = (row["cached_share_before"].as_f64(), row["cached_share_after"].as_f64());
+        match (row["route"].as_str().unwrap(), row["cache"].as_str().unwrap()) {
+            ("bounce", "cold") => assert!(before < Some(0.001) && row["mode"] == "direct", "{row}"),
+            ("cached", "cold") => assert!(before < Some(0.001) && after > Some(0.0), "{row}"),
+            ("cached", "warm") => assert!(before > Some(0.999) && row["mode"] == "buffered", "{row}"),
+            other => assert!(before.is_none(), "{other:?} {row}"),
+        }
+    }
+}
+
+/// What fio is asked to do is what it does, where it is there.
+#[test]
+fn fio_reads_the_same_in_turns() {
+    or_skip!(fio());
+    let folder = folder();
+    let flags = ["--peers=true", "--route=cached", "--profile=sequential", "--chunk=1MiB"];
+    let (rows, summary) = report(&bench(&file(folder.path()), &flags));
+    assert!(summary["peer"].as_str().unwrap().starts_with("fio"), "{summary}");
+    for row in rows {
+        let peer = &row["peer"];
+        assert_eq!(peer["runs"].as_array().unwrap().len(), 2, "{row}");
+        assert!(
+            peer["ratio"].as_f64().unwrap() > 0.0 && peer["latency_seconds"]["p50"].as_f64().unwrap() > 0.0,
+            "{row}"
+        );
+    }
+}
+
+fn fio() -> Result<(), Skip> {
+    let found = std::process::Command::new("fio").arg("--version").stdout(Stdio::null()).status();
+    found.map(drop).map_err(|error| Skip::because(format!("fio: {error}")))
+}
+
+/// Row 140.
+#[test]
+fn a_file_that_stays_in_the_page_cache_is_never_called_cold() {
+    let folder = folder();
+    let path = file(folder.path());
+    // What a process has locked is not dropped.
+    let opened = fs::File::open(&path).unwrap();
+    // SAFETY: nobody writes to the file while it is mapped.
+    let mapped = unsafe { memmap2::Mmap::map(&opened).unwrap() };
+    or_skip!(mapped.lock().map_err(|error| Skip::because(format!("locking memory: {error}"))));
+    for route in ["--route=cached", "--route=bounce"] {
+        let answer = bench(&path, &[route]);
+        if route.ends_with("bounce") && answer.code == Some(1) {
+            eprintln!("skipped: no direct reads here: {}", answer.stderr);
+            continue;
+        }
+        let (rows, summary) = report(&answer);
+        assert!(rows.iter().all(|row| row["cache"] != "cold"), "{rows:?}");
+        assert!(rows.iter().any(|row| row["cache"] == "unproven"), "{rows:?}");
+        assert!(summary["warnings"].to_string().contains("not cold"), "{summary}");
+    }
+}
+
+#[test]
+fn a_file_in_memory_is_called_so() {
+    let tmpfs = or_skip!(mounts::tmpfs());
+    let (rows, summary) = report(&bench(&file(&tmpfs.dir), &["--route=cached"]));
+    assert_eq!(summary["file_system"], "tmpfs");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["cache"] == "memory"), "{rows:?}");
+}
+
+#[test]
+fn figures_of_the_emulator_are_called_emulated() {
+    let emulator = or_skip!(Emulator::new());
+    let folder = folder();
+    let path = file(folder.path());
+    let mut command = emulator.forebay("").unwrap();
+    command.arg("bench").arg(&path).args(SHORT).args(["--json", "--device=cuda:0"]);
+    let answer = Answer::of(&mut command);
+    let (rows, _) = report(&answer);
+    let routes: Vec<&str> = rows.iter().map(|row| row["route"].as_str().unwrap()).collect();
+    assert!(routes.contains(&"direct") && routes.contains(&"bounce") && routes.contains(&"cached"), "{routes:?}");
+    assert!(rows.iter().all(|row| row["emulated"] == true && row["verified"] == true), "{rows:?}");
+    emulator.report().assert_clean();
+}
+
+/// Whenever it is interrupted: nothing is left, it says what it has, and ends soon.
+#[test]
+fn an_interrupted_run_leaves_no_file_and_says_what_it_has() {
+    for pause in [0, 30, 100, 300, 900, 2500] {
+        let folder = folder();
+        let mut child = forebay()
+            .args(["bench", "--device=host", "--size=64MiB", "--seconds=30", "--peers=false", "--json"])
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+        let begun = Instant::now();
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let status = child.wait().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{pause} ms");
+        // Before it listens the signal itself ends it.
+        let by_signal = std::os::unix::process::ExitStatusExt::signal(&status) == Some(Signal::SIGINT as i32);
+        assert!(by_signal || status.code() == Some(130), "{pause} ms: {status} {stderr}");
+        if !stdout.is_empty() {
+            let (_, summary) = checked(&stdout);
+            assert_eq!(summary["interrupted"], true);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{pause} ms");
+    }
+}
+
+/// Nobody can clean up behind that: there must be nothing to clean up.
+#[test]
+fn a_killed_run_leaves_no_file() {
+    let folder = folder();
+    let mut child = forebay()
+        .args(["bench", "--device=host", "--size=64MiB", "--seconds=30", "--peers=false"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_report_is_compared_row_by_row_and_chance_is_no_change() {
+    let folder = folder();
+    let path = file(folder.path());
+    let flags = ["--route=cached", "--rounds=4"];
+    let before = bench(&path, &flags);
+    let (rows, _) = report(&before);
+    let before = write(folder.path(), "before.jsonl", &before.stdout);
+    let faster: String = rows
+        .iter()
+        .map(|row| {
+            let mut row = row.clone();
+            for run in row["runs"].as_array_mut().unwrap() {
+                *run = (run.as_f64().unwrap() * 100.0).into();
+            }
+            row["bytes_per_second"] = (row["bytes_per_second"].as_f64().unwrap() * 100.0).into();
+            format!("{row}\n")
+        })
+        .collect();
+    let after = write(folder.path(), "after.jsonl", faster.as_bytes());
+    let compare = |a: &Path, b: &Path| {
+        let answer = Answer::of(forebay().arg("bench").arg("--json").arg("--compare").arg(a).arg(b));
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        let text = String::from_utf8(answer.stdout).unwrap();
+        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        last["summary"].clone()
+    };
+    let same = compare(&before, &before);
+    assert!(same["rows"] == rows.len() && same["same"] == rows.len(), "{same}");
+    assert_eq!(compare(&before, &after)["faster"], rows.len());
+    assert_eq!(compare(&after, &before)["slower"], rows.len());
+
+    let wrong = |a: &Path| Answer::of(forebay().arg("bench").arg("--compare").arg(a).arg(&after)).error(1).to_owned();
+    assert!(wrong(&folder.path().join("none")).contains("none"));
+    assert!(wrong(&path).contains("forebay bench --json"));
+    let foreign = write(folder.path(), "foreign.jsonl", b"{\"version\":2}\n");
+    assert!(wrong(&foreign).contains("version 2"));
+}
+
+#[test]
+fn what_cannot_be_measured_is_an_error_that_says_why() {
+    let folder = folder();
+    let small = write(folder.path(), "small", b"x");
+    assert!(bench(&small, &[]).error(1).contains("1 bytes") || bench(&small, &[]).error(1).contains("larger file"));
+    assert!(bench(folder.path(), &[]).error(1).contains("a folder"));
+    assert!(bench(&folder.path().join("none"), &[]).error(1).contains("none"));
+    for flag in ["--chunk=100", "--chunk=0", "--depth=0", "--threads=65", "--seconds=0", "--seconds=nan", "--rounds=0"]
+    {
+        let answer = Answer::of(forebay().arg("bench").arg(&small).arg(flag));
+        answer.error(2);
+    }
+}
