@@ -38,15 +38,14 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
             fix: "measure again when the machine is quiet".into(),
         };
     }
-    if case.route == Route::Cached {
-        if let Some(ceiling) = ceilings.page_cache_copy.filter(|ceiling| rate_now >= NEAR * ceiling) {
-            return Bound {
-                by: By::Memory,
-                share: Some(rate_now / ceiling),
-                why: format!("copies out of the page cache: one thread gets {}", rate(ceiling)),
-                fix: "more threads, or read past the page cache".into(),
-            };
-        }
+    let copied = ceilings.page_cache_copy.filter(|copied| case.route == Route::Cached && rate_now >= NEAR * copied);
+    if let Some(ceiling) = copied {
+        return Bound {
+            by: By::Memory,
+            share: Some(rate_now / ceiling),
+            why: format!("copies out of the page cache: one thread gets {}", rate(ceiling)),
+            fix: "more threads, or read past the page cache".into(),
+        };
     }
     if busiest >= BUSY || idle < LEFT {
         let (share, what) = match busiest >= BUSY {
