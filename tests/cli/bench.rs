@@ -13,6 +13,7 @@ use crate::common::emulator::Emulator;
 use crate::common::{Skip, folder, mounts};
 use crate::or_skip;
 use crate::run::{Answer, forebay, pattern, write};
+use crate::throttle::Throttle;
 
 const SCHEMA: &str = include_str!("../../src/bin/forebay/bench/schema.json");
 /// Flags of a run that is soon over, each unless the test has it otherwise.
@@ -245,5 +246,70 @@ fn what_cannot_be_measured_is_an_error_that_says_why() {
     {
         let answer = Answer::of(forebay().arg("bench").arg(&small).arg(flag));
         answer.error(2);
+    }
+}
+
+/// Runs it until the other tests leave it the processors; `None` where they never do.
+fn when_quiet(command: impl Fn() -> std::process::Command) -> Option<Vec<Value>> {
+    for _ in 0..5 {
+        let answer = Answer::of(&mut command());
+        let (rows, _) = report(&answer);
+        if !rows.iter().any(|row| row["bound"]["why"].to_string().contains("other programs")) {
+            return Some(rows);
+        }
+    }
+    eprintln!("skipped: other programs never left the processors alone");
+    None
+}
+
+#[test]
+fn a_drive_that_the_kernel_holds_back_is_what_is_named() {
+    let folder = folder();
+    let path = file(folder.path());
+    let throttle = or_skip!(Throttle::new(&path, 0.05).map_err(|why| Skip::because(format!("a held drive: {why}"))));
+    let rows = when_quiet(|| {
+        // The group holds what is in it: a shell that goes there first.
+        let mut shell = std::process::Command::new("sh");
+        let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+        shell.arg("-c").arg(script).arg(throttle.group()).arg(env!("CARGO_BIN_EXE_forebay"));
+        shell.args(["bench", "--device=host", "--route=bounce", "--json"]).args(short(&["--seconds=2", "--depth=8"]));
+        shell.arg(&path).stdin(Stdio::null());
+        shell
+    });
+    for row in rows.into_iter().flatten() {
+        assert_eq!(row["bound"]["by"], "drive", "{row}");
+        assert!(row["bytes_per_second"].as_f64().unwrap() < 0.2e9, "{row}");
+    }
+}
+
+/// Ended when it is dropped.
+struct Burner(std::process::Child);
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_processor_that_others_burn_is_what_is_named() {
+    let folder = folder();
+    let path = file(folder.path());
+    let on_one = |program: &str| {
+        let mut command = std::process::Command::new("taskset");
+        command.args(["--cpu-list", "0", program]).stdin(Stdio::null());
+        command
+    };
+    let started = on_one("sh").args(["-c", "while :; do :; done"]).spawn();
+    let _burner = Burner(or_skip!(started.map_err(|error| Skip::because(format!("taskset: {error}")))));
+    let mut command = on_one(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["bench", "--device=host", "--route=cached", "--json"]).args(short(&["--seconds=2"])).arg(&path);
+    let (rows, _) = report(&Answer::of(&mut command));
+    let warm: Vec<&Value> = rows.iter().filter(|row| row["cache"] == "warm").collect();
+    assert!(!warm.is_empty(), "{rows:?}");
+    for row in warm {
+        assert_eq!(row["bound"]["by"], "cpu", "{row}");
+        assert!(row["bound"]["why"].as_str().unwrap().contains("other programs"), "{row}");
     }
 }

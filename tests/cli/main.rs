@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../benches/routes/throttle.rs"]
+mod throttle;
 
 mod bench;
 mod cat;
