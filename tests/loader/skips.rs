@@ -247,6 +247,18 @@ fn an_endless_loader_of_which_everything_is_skipped_ends_with_an_error() {
     }
 }
 
+/// Row 122: every format here has shards that hold nothing or little.
+#[test]
+fn an_endless_loader_gives_epoch_after_epoch_of_every_format() {
+    for (name, dataset) in &crate::formats::DATASETS.1 {
+        let setting = Setting { epochs: 4, ..Setting::new(9) };
+        let want = setting.expected(&**dataset).unwrap();
+        let (got, error) = first(name, setting.builder(dataset), want.len());
+        assert!(error.is_none(), "{name}: {error:?}");
+        assert_same(&got, &want, name);
+    }
+}
+
 /// Not the rest of one that was begun before, nor what lies between two batches of two epochs.
 #[test]
 fn an_endless_loader_goes_on_where_any_whole_epoch_gives_a_batch() {
