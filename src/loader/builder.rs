@@ -121,7 +121,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Epoch after epoch, without end.
+    /// Epoch after epoch, without end; but where all samples of a whole epoch are [skipped](Self::skip_corrupt), that is an
+    /// error.
     pub fn endless(mut self) -> Self {
         self.epochs = None;
         self

@@ -56,6 +56,15 @@ pub enum LoaderFault {
         /// What is wrong with the next one.
         last: Box<LoaderFault>,
     },
+    /// A whole epoch of a loader without end gave no batch, since all of its samples were skipped: so would the next.
+    #[error(
+        "all {skipped} samples of this epoch were corrupt and skipped, and so would be those of the next without end; mend them or the transform, or see that it is the right dataset"
+    )]
+    #[non_exhaustive]
+    AllSkipped {
+        /// How many were, of this rank's share.
+        skipped: u64,
+    },
     /// The deadline has passed.
     #[error("{place}nothing has come for {}, stalled in {stage}; see what holds it up, or set a longer deadline", Seconds(*.age), place = Place(.path, *.offset))]
     Stalled {

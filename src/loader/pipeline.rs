@@ -19,6 +19,7 @@ use super::shared::{Item, Level, Shared, Wake};
 use super::stage::Stage;
 use super::timeline::Timeline;
 use crate::route::{Carrier, CarryError, CarryFault, RouteBytes};
+use crate::sampler::Cursor;
 use crate::sync::unpark_this_thread;
 
 pub(super) struct Pipeline {
@@ -35,6 +36,8 @@ pub(super) struct Pipeline {
     planned: bool,
     /// Corrupt samples skipped in windows that were handed over.
     skipped: u64,
+    /// Samples of the epoch that is being handed over, where it is whole and has given no batch so far.
+    barren: Option<u64>,
     /// Since when there is enough ahead of the consumer.
     enough_since: Option<Instant>,
     /// When the consumer is to wake the thread.
@@ -77,6 +80,7 @@ impl Pipeline {
             has_handed_over: false,
             planned: false,
             skipped: 0,
+            barren: None,
             enough_since: None,
             wake: Wake::Always,
             shared,
@@ -309,6 +313,10 @@ impl Pipeline {
             if outcome.is_err() {
                 break;
             }
+            if let Err(error) = self.note_barren(planned.step.at, samples, planned.indices.is_empty()) {
+                outcome = Err(error);
+                break;
+            }
             if planned.indices.is_empty() {
                 continue;
             }
@@ -342,6 +350,22 @@ impl Pipeline {
                 tracing::warn!("skipped: {error}");
                 Ok(())
             }
+        }
+    }
+
+    /// Counts the samples of an epoch that gives no batch, and ends a loader without end that has had a whole one of those.
+    fn note_barren(&mut self, at: Cursor, samples: u64, is_empty: bool) -> Result<(), LoaderError> {
+        if at == (Cursor { epoch: at.epoch, ..Cursor::default() }) {
+            self.barren = Some(0);
+        }
+        self.barren = self.barren.filter(|_| is_empty).map(|before| before + samples);
+        let sampler = &self.planner.sampler;
+        match self.barren {
+            Some(skipped) if at.batch + 1 == sampler.steps_an_epoch() && sampler.steps_left().is_none() => {
+                let fault = LoaderFault::AllSkipped { skipped };
+                Err(LoaderError { sample: None, epoch: at.epoch, batch: at.batch, fault })
+            }
+            _ => Ok(()),
         }
     }
 

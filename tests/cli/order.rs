@@ -7,7 +7,7 @@ use forebay::sampler::{Order, Shuffle};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::folder;
+use crate::common::{copies, folder};
 use crate::run::{Answer, forebay, member, run, write};
 
 mod state;
@@ -164,12 +164,11 @@ fn threads_engines_devices_and_budgets_change_nothing() {
 
 #[test]
 fn nodes_that_hold_copies_made_in_other_orders_have_one_order() {
-    let [here, there] = [folder(), folder()];
-    let names: Vec<String> = (0..300).map(|number| format!("{number}.npy")).collect();
-    for (folder, names) in [(&here, names.iter().collect::<Vec<_>>()), (&there, names.iter().rev().collect())] {
-        fs::create_dir(folder.path().join("data")).unwrap();
-        names.into_iter().for_each(|name| drop(write(&folder.path().join("data"), name, &npy(2))));
-    }
+    let names: Vec<String> = (0..300).map(|number| format!("data/{number}.npy")).collect();
+    let [here, there] = copies(&names, |path| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, npy(2)).unwrap();
+    });
     let old = SystemTime::now() - Duration::from_secs(10_000);
     fs::File::options().write(true).open(there.path().join("data/7.npy")).unwrap().set_modified(old).unwrap();
     let one = batches(&here, "--shuffle full --batch-size 600");

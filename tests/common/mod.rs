@@ -56,6 +56,30 @@ pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(home()).unwrap()
 }
 
+/// Copies of the same files on two nodes, made in opposite orders, and listed so: tmpfs lists the newest first. Elsewhere
+/// they may be listed alike, and whoever goes by the listing is not found out.
+pub fn copies(names: &[String], write: impl Fn(&std::path::Path)) -> [tempfile::TempDir; 2] {
+    let made = |home: &std::path::Path| {
+        let copies = [(); 2].map(|()| tempfile::tempdir_in(home).unwrap());
+        names.iter().for_each(|name| write(&copies[0].path().join(name)));
+        names.iter().rev().for_each(|name| write(&copies[1].path().join(name)));
+        copies
+    };
+    let listed = |copy: &tempfile::TempDir| -> Vec<_> {
+        let first = copy.path().join(&names[0]);
+        std::fs::read_dir(first.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let memory = std::path::Path::new("/dev/shm");
+    if tempfile::tempdir_in(memory).is_ok() {
+        let copies = made(memory);
+        if listed(&copies[0]) != listed(&copies[1]) {
+            return copies;
+        }
+    }
+    eprintln!("skipped: copies that are listed in other orders, since /dev/shm does not list its newest files first");
+    made(&home())
+}
+
 pub fn is_root() -> bool {
     // SAFETY: geteuid takes nothing and cannot fail.
     unsafe { nix::libc::geteuid() == 0 }

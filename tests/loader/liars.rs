@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay::dataset::{DType, Dataset, DatasetError, FileRange, SampleSpec, TensorSpec};
+use forebay::dataset::{DType, Dataset, DatasetError, FileRange, SampleSpec, TarIndex, TensorSpec, WebDataset};
 use forebay::loader::LoaderFault;
 use forebay::{Error, LoaderError, Remainder, Shuffle, World};
 
@@ -192,12 +192,16 @@ fn nothing_to_give_is_an_error_within_a_second() {
     let path = folder.path().join("x.bin");
     std::fs::write(&path, [1; 99]).unwrap();
     let empty = Told::shared(&[&path], 0, |index, _| Err(DatasetError::no_sample(index, 0)));
+    let archive = folder.path().join("empty.tar");
+    std::fs::write(&archive, crate::formats::tar(&[])).unwrap();
+    let archive: Arc<dyn Dataset> = Arc::new(WebDataset::open(&[archive], TarIndex::Memory).unwrap());
     let three = crate::stream::open_records(&[&path], 33);
     assert_eq!(three.len(), 3);
     let world = |rank, size| World::new(rank, size).unwrap();
     let one = Setting::new(4);
     let cases = [
         ("no samples", one, &empty),
+        ("no members", one, &archive),
         ("no share of the rest", Setting { world: world(3, 4), remainder: Remainder::Uneven, ..one }, &three),
         ("nothing left of it", Setting { world: world(0, 4), remainder: Remainder::Drop, ..one }, &three),
         ("no full batch", Setting { drop_last: true, ..one }, &three),
@@ -222,8 +226,7 @@ fn an_id_of_several_lines_is_told_on_one() {
     let path = folder.path().join("x.tar");
     let members = (0..9).map(|i| (format!("a\nb{i}.x"), vec![i]));
     std::fs::write(&path, crate::formats::tar(&members.collect::<Vec<_>>())).unwrap();
-    let dataset: Arc<dyn Dataset> =
-        Arc::new(forebay::dataset::WebDataset::open(&[path], forebay::dataset::TarIndex::Memory).unwrap());
+    let dataset: Arc<dyn Dataset> = Arc::new(WebDataset::open(&[path], TarIndex::Memory).unwrap());
     let refuses = forebay::loader::transform::Map::new([TensorSpec::new("x", DType::U8, [1])], |sample, _| {
         if sample.index() == 4 { Err("no".into()) } else { Ok(()) }
     });

@@ -1,7 +1,7 @@
 //! What comes, and in which order: what the sampler says, whatever reads it and however it is worked on.
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay::dataset::Dataset;
@@ -170,14 +170,14 @@ fn every_format_is_read_by_every_engine() {
 /// Row 109: copies of the same files on two nodes, written in another order and at another time, are read in one order.
 #[test]
 fn copies_of_the_data_are_read_in_one_order() {
-    let (one, other) = (folder(), folder());
     let names: Vec<String> = (0..12).map(|i| format!("{i}.bin")).collect();
-    let write = |folder: &tempfile::TempDir, order: &mut dyn Iterator<Item = &String>| {
-        order.for_each(|name| common::data::write_dense(&folder.path().join(name), name.len() as u64, 640).unwrap());
+    let write = |path: &Path| {
+        let seed = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+        common::data::write_dense(path, seed, 640).unwrap();
     };
-    write(&one, &mut names.iter());
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    write(&other, &mut names.iter().rev());
+    let [one, other] = common::copies(&names, write);
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1000);
+    std::fs::File::options().write(true).open(other.path().join("7.bin")).unwrap().set_modified(later).unwrap();
     let read = |folder: &tempfile::TempDir| {
         let dataset = open_records(&[PathBuf::from(folder.path())], 64);
         all(Setting::new(7).builder(&dataset).build().unwrap())

@@ -3,19 +3,22 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay::Error;
+use forebay::dataset::{self, Dataset, OpenOptions};
 use forebay::loader::LoaderFault;
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child, expect_child_within, in_child};
 use crate::common::reader::engines;
-use crate::common::watchdog::eventually;
-use crate::common::{data, is_root};
+use crate::common::watchdog::{eventually, guarded};
+use crate::common::{data, folder, is_root};
 use crate::drops::with_engine;
 use crate::equal;
+use crate::formats::tar;
 use crate::stream::{Setting, all, assert_same, drained, open_records, records};
 use crate::transforms::copied;
 
@@ -193,4 +196,41 @@ fn in_child_fork() {
         assert_eq!(loader.blocking().map(|batch| batch.unwrap().len()).sum::<usize>(), 392);
     }
     child_done();
+}
+
+/// Row 123: an index that was being made when its process was killed, and one that is there in part.
+#[test]
+fn what_a_killed_run_has_left_beside_its_shards_stops_no_other() {
+    let folder = folder();
+    let mut indexes = Vec::new();
+    for shard in 0..3_u64 {
+        let members = (0..20).map(|i| (format!("{shard}-{i:02}.bin"), data::bytes(shard, 100 * i, 100 + i)));
+        let path = folder.path().join(format!("{shard}.tar"));
+        fs::write(&path, tar(&members.collect::<Vec<_>>())).unwrap();
+        indexes.push(folder.path().join(format!("{shard}.tar.forebay-index")));
+    }
+    let open = |keeps| -> Arc<dyn Dataset> {
+        dataset::open(&[folder.path()], &OpenOptions::new().keep_index(keeps)).unwrap().into()
+    };
+    let setting = Setting { epochs: 2, ..Setting::new(7) };
+    let want = setting.expected(&*open(false)).unwrap();
+    assert_eq!(open(true).len(), 60);
+    let whole: Vec<Vec<u8>> = indexes.iter().map(|path| fs::read(path).unwrap()).collect();
+
+    let half = |number: usize| &whole[number][..whole[number].len() / 2];
+    fs::remove_file(&indexes[0]).unwrap();
+    for (number, index) in indexes.iter().enumerate() {
+        let unfinished = format!("{}.0123456789abcdef.tmp", index.display());
+        fs::write(unfinished, half(number)).unwrap();
+    }
+    fs::write(&indexes[1], half(1)).unwrap();
+    fs::write(&indexes[2], "").unwrap();
+    for run in ["the next run", "the one after that"] {
+        let dataset = open(true);
+        assert_eq!((dataset.len(), dataset.files().len()), (60, 3), "{run}");
+        assert_same(&guarded(run, move || all(setting.builder(&dataset).build().unwrap())), &want, run);
+        for (index, whole) in indexes.iter().zip(&whole) {
+            assert!(fs::read(index).unwrap() == *whole, "{run}: {index:?} is not what it was");
+        }
+    }
 }

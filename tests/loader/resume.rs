@@ -3,7 +3,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::dataset::Dataset;
+use forebay::dataset::{self, Dataset, Format, OpenOptions};
 use forebay::sampler::SamplerError;
 use forebay::{Error, Loader, Remainder, Shuffle, State, World};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use crate::common::privilege::{Outside, Reduced, child_dir, in_child};
 use crate::common::watchdog::guarded;
 use crate::common::{data, folder};
 use crate::formats;
-use crate::stream::{Setting, Taken, all, assert_same, open_records, records, taken};
+use crate::stream::{Setting, Taken, all, assert_same, drained, open_records, records, taken};
 
 /// Through JSON, as it is saved.
 fn saved(state: &State) -> State {
@@ -172,6 +172,51 @@ fn a_state_of_other_data_is_refused_with_what_differs() {
     json["epoch"] = u64::MAX.into();
     let far = setting.builder(&dataset).endless().resume(serde_json::from_value(json).unwrap());
     assert_eq!(far.build().unwrap().blocking().take(3).map(Result::unwrap).count(), 3);
+}
+
+/// Row 116: of as many samples, too.
+#[test]
+fn a_state_of_shards_that_are_gone_or_are_others_is_refused() {
+    let shards = |lens: [u64; 3]| {
+        let folder = folder();
+        (0..3).for_each(|i| data::write_dense(&folder.path().join(format!("{i}.bin")), i, lens[i as usize]).unwrap());
+        folder
+    };
+    let alike = shards([1000; 3]);
+    let shard = |number| alike.path().join(format!("{number}.bin"));
+    let open = || open_records(&[alike.path()], 100);
+    let setting = Setting { shuffle: Shuffle::None, ..Setting::new(4) };
+    let want = setting.expected(&*open()).unwrap();
+    let state = begun(&mut setting.builder(&open()).build().unwrap(), 3).1;
+    let refused = |dataset: &Arc<dyn Dataset>, why: &str| match setting.builder(dataset).resume(state.clone()).build() {
+        Err(Error::Sampler(SamplerError::Foreign { difference })) => assert!(difference.contains(why), "{difference}"),
+        other => panic!("{why}: {other:?}"),
+    };
+    assert_same(&all(setting.builder(&open()).resume(state.clone()).build().unwrap()), &want[3..], "the same shards");
+
+    std::fs::rename(shard(1), shard(9)).unwrap();
+    refused(&open(), "other names");
+    std::fs::rename(shard(9), shard(1)).unwrap();
+    let file = std::fs::File::options().write(true).open(shard(1)).unwrap();
+    let written = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(written + Duration::from_secs(9)).unwrap();
+    refused(&open(), "written to since");
+    file.set_modified(written).unwrap();
+    let others = shards([1000, 900, 1100]);
+    refused(&open_records(&[others.path()], 100), "other sizes");
+
+    let before = open();
+    std::fs::remove_file(shard(2)).unwrap();
+    refused(&open(), "files were 3, now 2");
+    let named = OpenOptions::new().format(Format::Records).record_bytes(100);
+    let error = dataset::open(&[shard(0), shard(1), shard(2)], &named).unwrap_err().to_string();
+    assert!(error.contains("2.bin"), "{error}");
+    // Where it is gone only after that, what is in the others comes before the error.
+    let mut loader = setting.builder(&before).resume(state).build().unwrap();
+    let (got, error) = guarded("gone", move || drained(&mut loader));
+    assert_same(&got, &want[3..5], "before the shard that is gone");
+    let error = error.unwrap().to_string();
+    assert!(error.contains("2.bin"), "{error}");
 }
 
 /// Row 117: a process that is killed in the midst of it, with batches made ahead that nobody took.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use forebay::dataset::{Corrupt, DType, Dataset, TensorSpec, TfRecord};
 use forebay::loader::LoaderFault;
-use forebay::loader::transform::Map;
-use forebay::{Remainder, Shuffle, World};
+use forebay::loader::transform::{Map, Transform};
+use forebay::{LoaderBuilder, LoaderError, Remainder, Shuffle, World};
 
 use crate::common::folder;
 use crate::common::fuse::{Fuse, Kind};
@@ -13,7 +13,7 @@ use crate::common::knobs::Fault;
 use crate::common::watchdog::guarded;
 use crate::faults::{flip, write_tfrecords};
 use crate::or_skip;
-use crate::stream::{Setting, Taken, assert_same, drained, open_records};
+use crate::stream::{Setting, Taken, assert_same, drained, open_records, taken};
 use crate::transforms::Copied;
 
 /// What the stream is without some samples.
@@ -192,6 +192,92 @@ fn batches_of_which_nothing_is_left_do_not_come() {
         let (got, error) = guarded("none", move || drained(&mut loader));
         assert!(error.is_none() && got.len() == left, "{error:?} {}", got.len());
     }
+}
+
+/// Keeps of 40 records of 100 bytes those that it is told.
+fn keeping(keeps: impl Fn(u64) -> bool + Send + Sync + 'static) -> impl Transform + 'static {
+    Map::new([TensorSpec::new("record", DType::U8, [100])], move |sample, output| {
+        output.bytes(0).copy_from_slice(sample.bytes(0));
+        if keeps(sample.index()) { Ok(()) } else { Err("no".into()) }
+    })
+}
+
+/// The first batches of a loader without end, up to that many, and the error that it came to before.
+fn first(what: &str, builder: LoaderBuilder, batches: usize) -> (Vec<Taken>, Option<LoaderError>) {
+    let mut loader = builder.skip_corrupt(u64::MAX).endless().build().unwrap();
+    guarded(what, move || {
+        let (mut got, mut error) = (Vec::new(), None);
+        for batch in loader.blocking().take(batches) {
+            match batch {
+                Ok(batch) => got.push(taken(&batch)),
+                Err(other) => error = Some(other),
+            }
+        }
+        assert!(error.is_none() || loader.blocking().next().is_none(), "nothing comes after an error");
+        (got, error)
+    })
+}
+
+/// Row 122: it would go on for ever, and nothing would come.
+#[test]
+fn an_endless_loader_of_which_everything_is_skipped_ends_with_an_error() {
+    let folder = folder();
+    let dataset = crate::stream::records(folder.path(), "x", 100, 40);
+    let path = folder.path().join("bad.tfrecord");
+    write_tfrecords(&path, &[500; 40]).iter().for_each(|&start| flip(&path, start + 9));
+    let damaged: Arc<dyn Dataset> = Arc::new(TfRecord::open(&[&path], Corrupt::Refuse).unwrap());
+    let own = Setting { shuffle: Shuffle::None, world: World::new(1, 2).unwrap(), ..Setting::new(4) };
+    for workers in [0, 2] {
+        let cases = [
+            ("the transform refuses all", Setting::new(4).builder(&dataset).map(keeping(|_| false)), 40),
+            ("all are damaged", Setting::new(7).builder(&damaged), 40),
+            ("all of this rank's", own.builder(&dataset).map(keeping(|index| index % 8 < 4)), 20),
+        ];
+        for (what, builder, samples) in cases {
+            let (got, error) = first(what, builder.workers(workers), 1);
+            let error = error.unwrap_or_else(|| panic!("{what}: a batch of {:?}", got[0].indices));
+            let LoaderFault::AllSkipped { skipped, .. } = &error.fault else { panic!("{what}: {error}") };
+            assert_eq!((*skipped, error.epoch, &error.sample), (samples, 0, &None), "{what}: {error}");
+            let said = error.to_string();
+            assert!(said.contains(&format!("all {samples} samples")) && said.contains("; "), "{what}: {said}");
+        }
+        let other = Setting { world: World::new(0, 2).unwrap(), ..own };
+        let builder = other.builder(&dataset).workers(workers).map(keeping(|index| index % 8 < 4));
+        assert!(matches!(first("the other rank", builder, 20), (got, None) if got.len() == 20));
+    }
+}
+
+/// Row 122: every format here has shards that hold nothing or little.
+#[test]
+fn an_endless_loader_gives_epoch_after_epoch_of_every_format() {
+    for (name, dataset) in &crate::formats::DATASETS.1 {
+        let setting = Setting { epochs: 4, ..Setting::new(9) };
+        let want = setting.expected(&**dataset).unwrap();
+        let (got, error) = first(name, setting.builder(dataset), want.len());
+        assert!(error.is_none(), "{name}: {error:?}");
+        assert_same(&got, &want, name);
+    }
+}
+
+/// Not the rest of one that was begun before, nor what lies between two batches of two epochs.
+#[test]
+fn an_endless_loader_goes_on_where_any_whole_epoch_gives_a_batch() {
+    let folder = folder();
+    let dataset = crate::stream::records(folder.path(), "x", 100, 40);
+    let builder = || Setting::new(4).builder(&dataset).workers(2);
+    let (got, error) = first("one of forty", builder().map(keeping(|index| index == 17)), 30);
+    assert!(error.is_none(), "{error:?}");
+    assert!(got.iter().zip(0..).all(|(batch, epoch)| batch.epoch == epoch && batch.indices == [17]));
+
+    let ordered = Setting { shuffle: Shuffle::None, ..Setting::new(4) };
+    let mut loader = ordered.builder(&dataset).build().unwrap();
+    loader.blocking().take(5).for_each(|batch| drop(batch.unwrap()));
+    let resumed = || ordered.builder(&dataset).resume(loader.state());
+    let (got, error) = first("the first half", resumed().map(keeping(|index| index < 20)), 6);
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(got.iter().map(|batch| batch.epoch).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 2]);
+    let (got, error) = first("nothing", resumed().map(keeping(|_| false)), 1);
+    assert!(matches!(error, Some(error) if got.is_empty() && error.epoch == 1));
 }
 
 /// Resumed behind any batch, also one that is smaller, the same samples are left out, and no others.

@@ -1,14 +1,16 @@
 //! The transforms of these tests, and some that are wrong.
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay::dataset::{DType, TensorSpec};
 use forebay::loader::LoaderFault;
 use forebay::loader::transform::{Map, Output, Sample, Transform, TransformError};
+use forebay::{LoaderBuilder, Remainder, World};
 
 use crate::common::folder;
 use crate::common::watchdog::guarded;
-use crate::stream::{Setting, assert_same, drained, records};
+use crate::stream::{Setting, all, assert_same, drained, records};
 
 /// A transform that changes nothing.
 pub fn copied(
@@ -101,5 +103,49 @@ fn a_transform_that_makes_more_than_there_is_memory_is_refused() {
         let error = error.unwrap();
         assert!(got.is_empty() && !matches!(error.fault, LoaderFault::Died(_)), "{size}: {error}");
         assert!(!applied.load(Ordering::SeqCst));
+    }
+}
+
+/// Row 99: every worker draws from what the sample is, whoever has it, and none from what another drew.
+#[test]
+fn random_numbers_are_of_sample_epoch_and_seed_whichever_worker_draws_them() {
+    let folder = folder();
+    let dataset = records(folder.path(), "x", 100, 60);
+    let draws = || {
+        Map::new([TensorSpec::new("drawn", DType::U64, [1])], |sample, output| {
+            output.slice::<u64>(0)?[0] = sample.random();
+            Ok(())
+        })
+    };
+    let drawn = |builder: LoaderBuilder| {
+        let loader = builder.epochs(3).map(draws()).build().unwrap();
+        let mut numbers = BTreeMap::new();
+        for batch in guarded("draws", move || all(loader)) {
+            for (index, row) in batch.indices.iter().zip(&batch.rows) {
+                let number = u64::from_le_bytes(row[0].2[..].try_into().unwrap());
+                numbers.insert((batch.epoch, *index), number);
+            }
+        }
+        numbers
+    };
+    let want: BTreeMap<(u64, u64), u64> = (0..3)
+        .flat_map(|epoch| (0..60).map(move |index| (epoch, index)))
+        .map(|(epoch, index)| ((epoch, index), Sample::new(&[], &[], index, epoch, 7).random()))
+        .collect();
+    assert_eq!(want.values().collect::<BTreeSet<_>>().len(), 180, "each another");
+    for (workers, prefetch) in [(0, 1), (1, 20), (2, 1), (7, 20)] {
+        let builder = || Setting::new(7).builder(&dataset).workers(workers).prefetch(prefetch);
+        assert_eq!(drawn(builder()), want, "{workers} workers");
+        assert_eq!(drawn(builder().skip_corrupt(1)), want, "{workers} workers, skipping");
+        for rank in 0..2 {
+            let share = drawn(builder().world(World::new(rank, 2).unwrap()).remainder(Remainder::Uneven));
+            assert!(share.len() >= 3 * 28 && share.iter().all(|(of, number)| want[of] == *number), "rank {rank}");
+        }
+        let mut loader = builder().map(draws()).build().unwrap();
+        loader.blocking().take(5).for_each(|batch| drop(batch.unwrap()));
+        let rest = drawn(builder().resume(loader.state()));
+        assert!(rest.len() == 180 - 35 && rest.iter().all(|(of, number)| want[of] == *number), "resumed");
+        let other = drawn(builder().seed(8));
+        assert!(other.len() == 180 && other.iter().all(|(of, number)| want[of] != *number), "another seed");
     }
 }

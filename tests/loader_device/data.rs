@@ -119,6 +119,18 @@ pub fn tar() -> Data {
     Data::of(dir, "tar", &paths, &OpenOptions::new())
 }
 
+/// Members of 1 KiB, and each tenth of 1 MiB.
+pub fn turns() -> Data {
+    let dir = folder();
+    let mut archive = Vec::new();
+    for i in 0..60 {
+        member(&mut archive, &format!("{i:02}.bin"), &noise(i, if i % 10 == 9 { 1 << 20 } else { 1 << 10 }));
+    }
+    archive.extend([0; 1024]);
+    let path = write(&dir, "turns.tar", &archive);
+    Data::of(dir, "turns", &[path], &OpenOptions::new())
+}
+
 /// By POSIX.1-1988's ustar header, and GNU tar's octal numbers.
 fn member(archive: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     let mut header = [0_u8; 512];

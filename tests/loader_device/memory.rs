@@ -179,6 +179,52 @@ fn memory_that_the_consumer_holds_is_waited_for() {
     });
 }
 
+/// Row 125: however many batches are ahead, and whatever turns small and large ones take.
+#[test]
+fn pinned_memory_does_not_grow_with_what_is_prefetched() {
+    emulated("").run(|control| {
+        let data = data::turns();
+        let pinned = || -> u64 {
+            let bytes = |leak: &String| {
+                leak.split_once(" bytes of host memory").map(|(bytes, _)| bytes.parse::<u64>().unwrap())
+            };
+            control.leaks().iter().filter_map(bytes).sum()
+        };
+        for (way, flips) in any_rows().iter().flat_map(|way| [(way, false), (way, true)]) {
+            control.script(way.script);
+            data.cool();
+            let what = format!("{}, transformed: {flips}", way.name);
+            let loader = builder(&data).batch_size(1).prefetch(64).budget(8 << 20).device_budget(16 << 20).endless();
+            let loader = loader.carrier(way.carrier.clone());
+            let loader = if flips { loader.map(Flip) } else { loader };
+            let loader = loader.build().unwrap();
+            let built = pinned();
+            assert!((1..=(8 << 20) + 4096).contains(&built), "{what}: {built} bytes are pinned");
+            let taken = Taken::of(loader);
+            let mut held = None;
+            for _ in 0..100 {
+                let batch = taken.next(&what).unwrap();
+                check(&data, &batch, flips, Look::Fetch);
+                held = Some(batch);
+            }
+            let warm = pinned();
+            control.reset_calls();
+            for _ in 0..500 {
+                held.replace(taken.next(&what).unwrap());
+            }
+            assert_eq!(pinned(), warm, "{what}");
+            for call in
+                ["cuMemHostRegister_v2", "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemAlloc_v2", "cuMemAllocAsync"]
+            {
+                assert_eq!(control.calls(call), 0, "{what}: {call}");
+            }
+            drop(held);
+            taken.end();
+        }
+        settle(control);
+    });
+}
+
 #[test]
 fn device_memory_that_is_not_there_is_refused_when_it_is_built() {
     emulated("memory=64MiB").run(|control| {

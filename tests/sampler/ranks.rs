@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use forebay::dataset::{Concat, Dataset, Format, Mixture, OpenOptions, open};
 use forebay::sampler::{Cursor, Order, Remainder, Shuffle};
 
-use crate::common::folder;
+use crate::common::{copies, folder};
 use crate::rig::{Job, Part, REMAINDERS, blocks, epoch, order, stream};
 
 const SHUFFLES: usize = 4;
@@ -126,14 +126,19 @@ fn an_epoch_has_exactly_its_samples_and_without_shuffle_their_order() {
 /// Nodes that hold copies, made at other times and in another order.
 #[test]
 fn copies_of_the_data_are_gone_through_in_one_order() {
-    let [here, there] = [folder(), folder()];
-    let names: Vec<String> = (0..30).map(|number| format!("{number}.bin")).collect();
-    names.iter().for_each(|name| fs::write(here.path().join(name), [1; 16]).unwrap());
-    names.iter().rev().for_each(|name| fs::write(there.path().join(name), [1; 16]).unwrap());
+    let mut names: Vec<String> = (0..30).map(|number| format!("{number}.bin")).collect();
+    let [here, there] = copies(&names, |path| fs::write(path, [1; 16]).unwrap());
     let later = SystemTime::now() + Duration::from_secs(1000);
     fs::File::options().write(true).open(there.path().join("7.bin")).unwrap().set_modified(later).unwrap();
     let options = OpenOptions::new().format(Format::Records).record_bytes(4);
     let [a, b] = [&here, &there].map(|folder| open(&[folder.path()], &options).unwrap());
+    names.sort_unstable();
+    for dataset in [&a, &b] {
+        assert!(
+            dataset.files().iter().map(|file| file.path().file_name().unwrap().to_str().unwrap()).eq(&names[..]),
+            "by their bytes"
+        );
+    }
     assert_ne!(a.fingerprint(), b.fingerprint());
     assert_eq!(a.fingerprint().order_key(), b.fingerprint().order_key());
     for shuffle in shuffles() {

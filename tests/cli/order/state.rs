@@ -57,6 +57,13 @@ fn a_state_brings_its_seed_and_shuffle_and_refuses_others() {
         let error = answer.error(1);
         assert!(error.starts_with("error: s: ") && words.iter().all(|word| error.contains(word)), "{error}");
     }
+    // A file that is there no more.
+    write(&folder.path().join("data"), "b.npy", &npy(7));
+    order(&folder, "--batch-size 10 --max-batches 2 --save-state two");
+    fs::remove_file(folder.path().join("data/b.npy")).unwrap();
+    let answer = order(&folder, "--resume two");
+    let error = answer.error(1);
+    assert!(error.starts_with("error: two: ") && error.contains("files were 2, now 1"), "{error}");
     // Other data under the same name.
     write(&folder.path().join("data"), "a.npy", &npy(51));
     let answer = order(&folder, "--resume s");
