@@ -102,6 +102,41 @@ fn fio() -> Result<(), Skip> {
     found.map(drop).map_err(|error| Skip::because(format!("fio: {error}")))
 }
 
+/// Nobody but NVIDIA has the real one: a stand-in that says what it was asked, in the real one's words.
+#[test]
+fn gdsio_is_asked_for_the_same_where_it_is_on_the_path() {
+    let emulator = or_skip!(Emulator::new());
+    let folder = folder();
+    let path = file(folder.path());
+    let asked = folder.path().join("asked");
+    let tool = "#!/bin/sh\n[ \"$1\" = -h ] || echo \"$@\" >> \"$ASKED\"\n\
+                echo 'IoType: READ XferType: GPUD Threads: 4 IOSize: 64(KiB) Throughput: 2.5 GiB/sec, Avg_Latency: 1 usecs'\n";
+    let tool = write(folder.path(), "gdsio", tool.as_bytes());
+    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = emulator.forebay("").unwrap();
+    let search = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{search}", folder.path().display())).env("ASKED", &asked);
+    let flags = ["--peers=true", "--rounds=1"];
+    command.arg("bench").arg(&path).args(short(&flags)).args(["--json", "--device=cuda:0"]);
+    let (rows, summary) = report(&Answer::of(&mut command));
+    assert_eq!(summary["peer"], "gdsio");
+    for row in rows {
+        match row["route"].as_str().unwrap() {
+            "direct" | "bounce" => {
+                assert_eq!(row["peer"]["bytes_per_second"], 2.5 * f64::from(1 << 30), "{row}");
+                assert!(row["peer"]["latency_seconds"].is_null(), "{row}");
+            }
+            _ => assert!(row["peer"].is_null(), "{row}"),
+        }
+    }
+    let asked = fs::read_to_string(asked).unwrap();
+    let path = path.canonicalize().unwrap();
+    for way in ["0", "2"] {
+        let line = format!("-f {} -d 0 -x {way} -I 2 -w 4 -i 65536 -s {} -T 1", path.display(), 12 << 20);
+        assert!(asked.lines().any(|asked| asked == line), "{line}\n{asked}");
+    }
+}
+
 /// Row 140.
 #[test]
 fn a_file_that_stays_in_the_page_cache_is_never_called_cold() {

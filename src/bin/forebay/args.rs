@@ -74,7 +74,7 @@ pub struct Bench {
     /// Bytes of its own file; when not given 1GiB, or as many as space and time allow
     #[arg(long, value_name = "BYTES", value_parser = some_bytes, conflicts_with = "path")]
     pub size: Option<ByteCount>,
-    /// Whether fio does the same in turns, where it is found
+    /// Whether fio, or gdsio to a GPU, does the same in turns, where it is on PATH
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
     pub peers: bool,
     /// Whether the bytes are looked at, in a pass of its own

@@ -10,19 +10,12 @@ use forebay::{EngineChoice, Route};
 use serde::Deserialize;
 
 use super::case::{Cache, Case, Pattern};
+use super::peer::Outcome;
 use super::target::Target;
 
 /// Which fio there is.
 pub struct Fio {
     pub version: String,
-}
-
-/// What one run of fio came to.
-#[derive(Clone, Copy, Debug)]
-pub struct Outcome {
-    pub bytes_per_second: f64,
-    /// Median, 99 and 99.9 of a hundred, in seconds.
-    pub latencies: [f64; 3],
 }
 
 impl Fio {
@@ -124,5 +117,5 @@ fn finish(mut command: Command) -> Result<Outcome, String> {
         answer.jobs.iter().map(of).fold(0.0, f64::max) / 1e9
     };
     let latencies = [quantile("50.000000"), quantile("99.000000"), quantile("99.900000")];
-    Ok(Outcome { bytes_per_second: bytes / seconds, latencies })
+    Ok(Outcome { bytes_per_second: bytes / seconds, latencies: Some(latencies) })
 }

@@ -10,8 +10,10 @@ mod case;
 mod ceilings;
 mod compare;
 mod fio;
+mod gdsio;
 mod hardware;
 mod measure;
+mod peer;
 mod row;
 mod sweep;
 mod table;
@@ -24,7 +26,7 @@ pub use sweep::Profile;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forebay::{Device, DeviceKind, Route};
+use forebay::{Device, Route};
 use serde::Serialize;
 
 use crate::args::{self, Common};
@@ -37,10 +39,10 @@ use crate::{carrier, json};
 use cache::Proven;
 use case::{Cache, Case};
 use ceilings::Ceilings;
-use fio::Fio;
 use hardware::Hardware;
 use measure::{Rig, Run};
-use row::{Latency, Peer, Row, VERSION, cache_name, median};
+use peer::Peer;
+use row::{Latency, Row, VERSION, cache_name, median};
 use target::Target;
 
 /// Rounds, unless so many would leave each run too short: so few that chance is seen, and enough to compare reports by.
@@ -99,7 +101,7 @@ struct Contest {
     device: Device,
     file_system: String,
     entries: Vec<Entry>,
-    fio: Option<Fio>,
+    peer: Option<Peer>,
     rounds: usize,
     /// Where time is short; not where so many were asked for.
     may_have_fewer: bool,
@@ -112,7 +114,7 @@ struct Contest {
 struct Entry {
     case: Case,
     runs: Vec<Run>,
-    peer: Vec<fio::Outcome>,
+    peer: Vec<peer::Outcome>,
     before: Option<f64>,
     after: Option<f64>,
     proven: Proven,
@@ -162,13 +164,13 @@ impl Contest {
                 verified: None,
             });
         }
-        let fio = Fio::find().filter(|_| bench.peers && device.kind() == DeviceKind::Host);
+        let peer = bench.peers.then(|| Peer::of(device)).flatten();
         let contest = Self {
             hardware: Hardware::of(&target, device),
             device: device.clone(),
             file_system: file_system.unwrap_or_default(),
             entries,
-            fio,
+            peer,
             rounds: bench.rounds.unwrap_or(ROUNDS),
             may_have_fewer: bench.rounds.is_none(),
             ceilings: Ceilings::default(),
@@ -181,7 +183,7 @@ impl Contest {
 
     /// As many rounds as `time` allows of runs that are long enough, in all.
     fn run(&mut self, time: Duration, interrupt: &Interrupt) -> Outcome {
-        let sides = if self.fio.is_some() { 2 } else { 1 };
+        let sides = if self.peer.is_some() { 2 } else { 1 };
         let (memory, all) = ceilings::memory(Duration::from_millis(200));
         (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
         let turns = self.entries.len() * sides;
@@ -243,15 +245,15 @@ impl Contest {
         entry.before = most(entry.before, before);
         entry.after = most(entry.after, after);
         entry.runs.push(run);
-        let Some(fio) = &self.fio else { return Ok(()) };
+        let Some(peer) = &self.peer else { return Ok(()) };
         cache::prepare(target, entry.case.cache).map_err(told)?;
-        match fio.run(target, &entry.case, time, round + 1) {
-            Ok(outcome) => entry.peer.push(outcome),
+        match peer.run(target, &entry.case, time, round + 1) {
+            Ok(outcome) => entry.peer.extend(outcome),
             // It was interrupted with us.
             Err(_) if interrupt.has_come() => {}
             Err(why) => {
                 self.warnings.push(format!("the comparison is left out: {why}"));
-                self.fio = None;
+                self.peer = None;
             }
         }
         Ok(())
@@ -307,7 +309,7 @@ impl Contest {
             kernel: forebay::facts::kernel_release(forebay::facts::proc()).unwrap_or_default(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             rounds: self.rounds,
-            peer: self.fio.as_ref().map(|fio| fio.version.clone()),
+            peer: self.peer.as_ref().map(|peer| peer.name().to_owned()),
             ceilings: self.ceilings,
             rows: rows.len(),
             warnings: self.warnings.clone(),
@@ -385,7 +387,7 @@ impl Contest {
             cached_share_before: entry.before,
             cached_share_after: entry.after,
             emulated: self.device.name().starts_with("Emulated"),
-            peer: self.peer(entry),
+            peer: self.peer_of(entry),
             verified: entry.verified,
             bound: bound::bound(case, bytes_per_second, runs, &self.ceilings, best),
         }
@@ -400,16 +402,20 @@ impl Contest {
         }
     }
 
-    fn peer(&self, entry: &Entry) -> Option<Peer> {
-        let name = self.fio.as_ref()?.version.clone();
+    fn peer_of(&self, entry: &Entry) -> Option<row::Peer> {
+        let name = self.peer.as_ref()?.name().to_owned();
         let runs: Vec<f64> = entry.peer.iter().map(|outcome| outcome.bytes_per_second).collect();
         let ratios: Vec<f64> = entry.runs.iter().zip(&runs).map(|(ours, theirs)| ours.rate() / theirs).collect();
-        let latency =
-            |which: usize| median(&entry.peer.iter().map(|outcome| outcome.latencies[which]).collect::<Vec<_>>());
-        (!runs.is_empty()).then(|| Peer {
+        let latencies: Vec<[f64; 3]> = entry.peer.iter().filter_map(|outcome| outcome.latencies).collect();
+        let latency = |which: usize| median(&latencies.iter().map(|run| run[which]).collect::<Vec<_>>());
+        (!runs.is_empty()).then(|| row::Peer {
             name,
             bytes_per_second: median(&runs),
-            latency_seconds: Latency { p50: latency(0), p99: latency(1), p999: latency(2) },
+            latency_seconds: (!latencies.is_empty()).then(|| Latency {
+                p50: latency(0),
+                p99: latency(1),
+                p999: latency(2),
+            }),
             runs,
             ratio: median(&ratios),
         })

@@ -60,7 +60,7 @@ pub struct Peer {
     /// The median of its runs, and each of them.
     pub bytes_per_second: f64,
     pub runs: Vec<f64>,
-    pub latency_seconds: Latency,
+    pub latency_seconds: Option<Latency>,
     /// The median of the ratios of ours to its, run by run.
     pub ratio: f64,
 }
