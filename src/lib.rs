@@ -81,7 +81,7 @@ pub use device::cufile::{
     Counters as CuFileCounters, CuFileFault, EntryState, Properties as CuFileProperties, Refusal,
     Version as CuFileVersion,
 };
-pub use device::{Device, DeviceBuffer, DeviceError, DeviceFault, DeviceKind};
+pub use device::{Device, DeviceBuffer, DeviceError, DeviceFault, DeviceKind, LinkRates};
 pub use error::{BuildError, Error};
 pub use loader::{Batch, BatchTensor, Loader, LoaderBuilder, LoaderError, LoaderFault, Ragged};
 pub use memory::{Arena, Loan, MemoryError, PageKind, Slot};

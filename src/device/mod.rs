@@ -11,6 +11,7 @@ mod cuda;
 mod error;
 mod handle;
 mod host;
+mod link;
 
 pub(crate) use arena::{DeviceArena, DeviceLoan, DeviceSlot};
 pub(crate) use backend::{Copier, Memory, Span, Ticket};
@@ -21,3 +22,4 @@ pub(crate) use cuda::{CudaDevice, Event, PinnedArena, cufile};
 pub use error::{DeviceError, DeviceFault};
 pub use handle::{Device, DeviceKind};
 pub(crate) use host::HostCopier;
+pub use link::LinkRates;

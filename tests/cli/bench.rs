@@ -183,6 +183,22 @@ fn figures_of_the_emulator_are_called_emulated() {
     emulator.report().assert_clean();
 }
 
+/// 50 MB/s is slower than any drive here.
+#[test]
+fn a_link_that_is_slow_is_what_is_named() {
+    let emulator = or_skip!(Emulator::new());
+    let folder = folder();
+    let path = file(folder.path());
+    let mut command = emulator.forebay("h2d_gbps=0.05;latency_us=5;jitter_us=0").unwrap();
+    let flags = ["--route=bounce", "--seconds=2", "--chunk=1MiB"];
+    command.arg("bench").arg(&path).args(short(&flags)).args(["--json", "--device=cuda:0"]);
+    let (rows, summary) = report(&Answer::of(&mut command));
+    let link = summary["ceilings"]["to_device"].as_f64().unwrap();
+    assert!((0.02e9..0.06e9).contains(&link), "{summary}");
+    assert!(rows.iter().all(|row| row["bound"]["by"] == "link"), "{rows:?}");
+    emulator.report().assert_clean();
+}
+
 /// Whenever it is interrupted: nothing is left, it says what it has, and ends soon.
 #[test]
 fn an_interrupted_run_leaves_no_file_and_says_what_it_has() {

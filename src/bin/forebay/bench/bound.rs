@@ -1,8 +1,8 @@
 //! What bounded a row: the first of these that it ran into.
 //!
-//! A thread of ours that had no time left, processors that others used, a copy of the page cache as fast as memory goes; else
-//! the drive, where all the reads that were allowed waited for it: at the best that it gave in any row it is the drive itself,
-//! below that the number of reads that it was given at once.
+//! A link to the device that goes no faster; processors that others used; a copy of the page cache as fast as memory goes; a
+//! thread of ours that had no time left; else the drive, where all the reads that were allowed waited for it: at the best that
+//! it gave in any row it is the drive itself, below that the number of reads that it was given at once.
 
 use forebay::Route;
 
@@ -30,6 +30,17 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
     let name = runs.iter().find_map(|run| run.used.busiest.as_ref().map(|(name, _)| name.clone())).unwrap_or_default();
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
 
+    // Whoever goes as fast as the link alone is held back by nothing else.
+    let link = ceilings.to_device.filter(|link| case.route != Route::Direct && rate_now >= NEAR * link);
+    if let Some(link) = link {
+        return Bound {
+            by: By::Link,
+            share: Some((rate_now / link).min(1.0)),
+            why: format!("copies to the GPU, which go at {} by themselves", rate(link)),
+            fix: "a faster or wider slot, a GPU on the drive's socket, or reads straight to the GPU (--route direct)"
+                .into(),
+        };
+    }
     if idle < LEFT && others > CROWDED {
         return Bound {
             by: By::Cpu,
@@ -42,7 +53,7 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
     if let Some(ceiling) = copied {
         return Bound {
             by: By::Memory,
-            share: Some(rate_now / ceiling),
+            share: Some((rate_now / ceiling).min(1.0)),
             why: format!("copies out of the page cache: one thread gets {}", rate(ceiling)),
             fix: "more threads, or read past the page cache".into(),
         };

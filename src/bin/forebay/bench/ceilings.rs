@@ -18,7 +18,13 @@ pub struct Ceilings {
     pub page_cache_copy: Option<f64>,
     /// The most that any row got from the drive, past the page cache.
     pub drive: Option<f64>,
+    /// Copies between pinned memory and the GPU, in chunks of [`LINK_CHUNK`]; `null` for the host.
+    pub to_device: Option<f64>,
+    pub to_host: Option<f64>,
 }
+
+/// As many bytes as a carrier copies at once.
+pub const LINK_CHUNK: usize = 4 << 20;
 
 /// Copies in memory.
 pub fn memory(time: Duration) -> (f64, f64) {

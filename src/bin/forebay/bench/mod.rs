@@ -186,6 +186,13 @@ impl Contest {
         let sides = if self.peer.is_some() { 2 } else { 1 };
         let (memory, all) = ceilings::memory(Duration::from_millis(200));
         (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
+        match self.device.link_rates(ceilings::LINK_CHUNK, Duration::from_millis(200)) {
+            Ok(rates) => {
+                self.ceilings.to_device = rates.map(|rates| rates.to_device);
+                self.ceilings.to_host = rates.map(|rates| rates.to_host);
+            }
+            Err(error) => self.warnings.push(format!("the link to the device could not be measured: {error}")),
+        }
         let turns = self.entries.len() * sides;
         let fitting = (time.as_secs_f64() / SHORTEST.as_secs_f64() / turns as f64) as usize;
         if fitting < self.rounds && self.may_have_fewer {

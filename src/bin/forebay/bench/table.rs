@@ -64,11 +64,15 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
     }
     said.iter().for_each(|line| text.push_str(&format!("{line}\n")));
     text.push_str(&format!(
-        "\nceilings: memory copy {} by one thread, {} by all{}{}\n",
+        "\nceilings: memory copy {} by one thread, {} by all{}{}{}\n",
         rate(ceilings.memory_copy),
         rate(ceilings.memory_copy_all),
         ceilings.page_cache_copy.map_or(String::new(), |best| format!("; page cache {} by one thread", rate(best))),
         ceilings.drive.map_or(String::new(), |best| format!("; drive {}", rate(best))),
+        ceilings
+            .to_device
+            .zip(ceilings.to_host)
+            .map_or(String::new(), |(to, from)| { format!("; to the GPU {}, back {}", rate(to), rate(from)) }),
     ));
     text
 }
