@@ -6,9 +6,9 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::{self, Axis};
 use super::look::{self, AXIS, Broken, Drawn, GRID, INK, Look, Mark, WIDTH};
+use super::page::time;
 use crate::bench::ceilings::Ceilings;
 use crate::bench::row::Row;
-use crate::bench::table;
 use crate::byte_count::{rate, shown};
 
 /// Pixels of a row, of a ceiling's name, and of the figures of the axis.
@@ -26,7 +26,9 @@ pub fn roofline(rows: &[Row], ceilings: &Ceilings) -> Drawn {
     let limits = limits(ceilings);
     let rates =
         rows.iter().flat_map(|row| [Some(row.bytes_per_second), row.peer.as_ref().map(|peer| peer.bytes_per_second)]);
-    let x = Axis::tens(rates.flatten().chain(limits.iter().map(|limit| limit.1)), 5);
+    // So that the least is a bar, too.
+    let rates = rates.flatten().flat_map(|rate| [rate / 1.5, rate]);
+    let x = Axis::tens(rates.chain(limits.iter().map(|limit| limit.1)), 5);
     let head = limits.len() as i32 * CEILING;
     let label = "bytes per second of each row (bars, logarithmic) against the machine's ceilings (upright lines)";
     draw(
@@ -86,7 +88,7 @@ pub fn latency(rows: &[Row]) -> Drawn {
         axis::time,
         label,
         &|_, _| Ok(()),
-        &|row| row.latency_seconds.map_or("not counted".into(), |latency| format!("p99 {}", table::time(latency.p99))),
+        &|row| row.latency_seconds.map_or("not counted".into(), |latency| format!("p99 {}", time(latency.p99))),
         &|area, places, row, y| {
             if row.latency_seconds.is_none() {
                 return Ok(());
@@ -171,9 +173,10 @@ fn draw(
         before(&area, &places)?;
         for (number, row) in rows.iter().enumerate() {
             let top = head + number as i32 * ROW;
-            body(&area, &places, row, top + 26)?;
             area.draw(&Text::new(name(number, row), (4, top + 12), anchored(HPos::Left)))?;
             area.draw(&Text::new(told(row), (WIDTH as i32 - 4, top + 12), anchored(HPos::Right)))?;
+            // Over what keeps lines away from the text.
+            body(&area, &places, row, top + 26)?;
         }
         area.present()?;
     }

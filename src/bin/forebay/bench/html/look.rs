@@ -10,8 +10,8 @@ pub const INK: RGBColor = RGBColor(0x1b, 0x1b, 0x1b);
 pub const AXIS: RGBColor = RGBColor(0x77, 0x77, 0x77);
 pub const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 
-/// Bytes of a phone's width, so that text there is as large as it says; elsewhere it grows.
-pub const WIDTH: u32 = 360;
+/// What a narrow phone has for a plot, so that text there is as large as it says; elsewhere it grows.
+pub const WIDTH: u32 = 340;
 pub const TEXT: i32 = 12;
 
 pub type Broken = Box<dyn std::error::Error>;

@@ -8,7 +8,7 @@ use super::look::{self, Broken, Drawn, INK};
 use super::text::escaped;
 use crate::bench::Summary;
 use crate::bench::row::Row;
-use crate::bench::table::{figures, time};
+use crate::bench::table::{self, figures};
 use crate::byte_count::{counted, rate, shown};
 
 const STYLE: &str = include_str!("style.css");
@@ -35,20 +35,24 @@ pub fn page(rows: &[Row], summary: &Summary) -> Drawn {
 fn head(rows: &[Row], summary: &Summary) -> String {
     let badge = if rows.iter().any(|row| row.emulated) { format!(" {EMULATED}") } else { String::new() };
     let mut head = format!("<header>\n<h1>forebay bench <bdi>{}</bdi>{badge}</h1>\n", escaped(&summary.target));
-    let best = rows.iter().max_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second));
-    let _ = match best {
-        Some(row) => writeln!(
-            head,
-            "<p class=\"best\">At most <strong>{}</strong>: {} by route {}, {}, {}; bound by {}.</p>",
-            rate(row.bytes_per_second),
-            escaped(&reads(row)),
-            escaped(&row.route),
-            escaped(&of_cache(row)),
-            escaped(&row.device),
-            row.bound.by,
-        ),
-        None => writeln!(head, "<p class=\"best\">Nothing was measured.</p>"),
-    };
+    for (way, past_cache) in [("Past the page cache", true), ("Through the page cache", false)] {
+        let of = rows.iter().filter(|row| (row.mode == "direct") == past_cache);
+        if let Some(row) = of.max_by(|a, b| a.bytes_per_second.total_cmp(&b.bytes_per_second)) {
+            let _ = writeln!(
+                head,
+                "<p class=\"best\">{way} at most <strong>{}</strong>: {} to {} by route {}, {}; bound by {}.</p>",
+                rate(row.bytes_per_second),
+                escaped(&reads(row)),
+                escaped(&row.device),
+                escaped(&row.route.replace('_', " ")),
+                escaped(&of_cache(row)),
+                row.bound.by,
+            );
+        }
+    }
+    if rows.is_empty() {
+        head.push_str("<p class=\"best\">Nothing was measured.</p>\n");
+    }
     let drives = match &summary.drives[..] {
         [] => "none that the kernel names".to_owned(),
         drives => drives.join(", "),
@@ -60,7 +64,7 @@ fn head(rows: &[Row], summary: &Summary) -> String {
         ("Drive", drives),
         ("Device", summary.device.clone()),
         ("Kernel", format!("Linux {}, {}", summary.kernel, counted(summary.processors as u64, "processor"))),
-        ("Rounds", format!("{}, of {}", summary.rounds, counted(rows.len() as u64, "row"))),
+        ("Rounds", format!("{} of each of {}", summary.rounds, counted(rows.len() as u64, "row"))),
     ];
     facts.extend(summary.peer.as_ref().map(|peer| ("In turns with", peer.clone())));
     facts.push((
@@ -100,6 +104,11 @@ fn head(rows: &[Row], summary: &Summary) -> String {
     }
     head.push_str("</header>\n");
     head
+}
+
+/// As the table for terminals has it.
+pub fn time(seconds: f64) -> String {
+    table::time(seconds).replace(" us", " µs")
 }
 
 const EMULATED: &str = "<span class=\"badge\">emulated</span>";
@@ -172,28 +181,31 @@ fn of_cache(row: &Row) -> String {
 fn table(rows: &[Row]) -> String {
     let has_peer = rows.iter().any(|row| row.peer.is_some());
     let mut table = String::from(
-        "<h2>All rows</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All rows\">\n<table>\n\
+        "<section class=\"rows\">\n<h2>All rows</h2>\n\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All rows\">\n<table>\n\
          <thead><tr><th scope=\"col\">#</th>",
     );
+    let class = |is_name| if is_name { " class=\"name\"" } else { "" };
     for (name, is_name) in columns(has_peer) {
-        let class = if is_name { " class=\"name\"" } else { "" };
-        let _ = write!(table, "<th scope=\"col\"{class}>{name}</th>");
+        let _ = write!(table, "<th scope=\"col\"{}>{name}</th>", class(is_name));
     }
-    table.push_str("</tr></thead>\n<tbody>\n");
+    table.push_str("</tr></thead>\n");
     for (number, row) in rows.iter().enumerate() {
-        let _ = write!(table, "<tr id=\"row-{0}\"><td>{0}</td>", number + 1);
+        let _ = write!(table, "<tbody id=\"row-{0}\"><tr><td>{0}</td>", number + 1);
         for ((name, is_name), cell) in columns(has_peer).zip(cells(row, has_peer)) {
-            let class = match (name, is_name) {
-                ("Why, and what would move it", _) => " class=\"why\"",
-                (_, true) => " class=\"name\"",
-                (_, false) => "",
-            };
             let badge = if name == "Route" && row.emulated { format!(" {EMULATED}") } else { String::new() };
-            let _ = write!(table, "<td{class}>{}{badge}</td>", escaped(&cell));
+            let _ = write!(table, "<td{}>{}{badge}</td>", class(is_name), escaped(&cell));
         }
-        table.push_str("</tr>\n");
+        let _ = writeln!(
+            table,
+            "</tr>\n<tr class=\"why\"><td></td><td colspan=\"{}\"><div>Bound by {}: {}. To move it: {}.</div></td></tr></tbody>",
+            columns(has_peer).count(),
+            row.bound.by,
+            escaped(&row.bound.why),
+            escaped(&row.bound.fix)
+        );
     }
-    table.push_str("</tbody>\n</table>\n</div>\n");
+    table.push_str("</table>\n</div>\n</section>\n");
     table
 }
 
@@ -223,7 +235,6 @@ fn columns(has_peer: bool) -> impl Iterator<Item = (&'static str, bool)> {
         ("Cached after", false),
         ("Bytes right", true),
         ("Bound by", true),
-        ("Why, and what would move it", true),
     ];
     all.into_iter().filter(move |(name, _)| has_peer || !PEER.contains(name))
 }
@@ -271,7 +282,6 @@ fn cells(row: &Row, has_peer: bool) -> Vec<String> {
         percent(row.cached_share_after),
         verified.into(),
         format!("{}{near}", row.bound.by),
-        format!("{}; {}", row.bound.why, row.bound.fix),
     ]);
     cells
 }
