@@ -4,6 +4,7 @@
 mod common;
 
 mod bench;
+mod bench_html;
 mod cat;
 mod device;
 mod doctor;
