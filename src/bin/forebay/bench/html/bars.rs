@@ -78,7 +78,7 @@ fn limits(ceilings: &Ceilings) -> Vec<(&'static str, f64, look::Dash)> {
 /// Median, 99 and 99.9 of a hundred reads of each row.
 pub fn latency(rows: &[Row]) -> Drawn {
     let all = |row: &Row| row.latency_seconds.map_or([0.0; 3], |latency| [latency.p50, latency.p99, latency.p999]);
-    let x = Axis::tens(rows.iter().flat_map(|row| all(row)), 6);
+    let x = Axis::tens(rows.iter().flat_map(all), 6);
     let label =
         "seconds of a read in each row (logarithmic): the median, and what 99 and 99.9 of 100 reads take at most";
     draw(
