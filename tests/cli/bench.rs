@@ -20,25 +20,25 @@ const SCHEMA: &str = include_str!("../../src/bin/forebay/bench/schema.json");
 const SHORT: [&str; 7] =
     ["--profile=random", "--chunk=64KiB", "--depth=4", "--threads=1", "--seconds=0.6", "--rounds=2", "--peers=false"];
 
-fn short<'a>(flags: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+pub fn short<'a>(flags: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let name = |flag: &'a str| flag.split('=').next();
     let usual = SHORT.into_iter().filter(move |usual| !flags.iter().any(|flag| name(flag) == name(usual)));
     usual.chain(flags.iter().copied())
 }
 
-fn bench(path: &Path, flags: &[&str]) -> Answer {
+pub fn bench(path: &Path, flags: &[&str]) -> Answer {
     let device = flags.iter().any(|flag| flag.starts_with("--device"));
     let host = (!device).then_some("--device=host");
     Answer::of(forebay().arg("bench").arg(path).args(host).args(short(flags)).arg("--json"))
 }
 
 /// Rows and summary, each as the schema has it.
-fn report(answer: &Answer) -> (Vec<Value>, Value) {
+pub fn report(answer: &Answer) -> (Vec<Value>, Value) {
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     checked(std::str::from_utf8(&answer.stdout).unwrap())
 }
 
-fn checked(text: &str) -> (Vec<Value>, Value) {
+pub fn checked(text: &str) -> (Vec<Value>, Value) {
     let schema = jsonschema::validator_for(&serde_json::from_str(SCHEMA).unwrap()).unwrap();
     let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for line in &lines {
@@ -50,7 +50,7 @@ fn checked(text: &str) -> (Vec<Value>, Value) {
     (lines, summary)
 }
 
-fn file(folder: &Path) -> std::path::PathBuf {
+pub fn file(folder: &Path) -> std::path::PathBuf {
     write(folder, "data.bin", &pattern((12 << 20) + 77))
 }
 

@@ -80,6 +80,9 @@ pub struct Bench {
     /// Whether the bytes are looked at, in a pass of its own
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
     pub verify: bool,
+    /// Also writes the report as one page that needs nothing else: plots, the whole table, and how it was measured
+    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
+    pub html: Option<PathBuf>,
     /// Measures nothing: compares what two runs wrote with --json
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with = "path")]
     pub compare: Vec<PathBuf>,

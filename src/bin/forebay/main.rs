@@ -20,6 +20,7 @@ mod memory;
 mod order;
 mod pack;
 mod read;
+mod replaced_file;
 mod state_file;
 mod stderr;
 mod stdout;

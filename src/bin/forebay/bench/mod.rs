@@ -12,6 +12,7 @@ mod compare;
 mod fio;
 mod gdsio;
 mod hardware;
+mod html;
 mod measure;
 mod peer;
 mod row;
@@ -66,6 +67,7 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
             Target::own(Path::new("."), size, time / 4, &|| interrupt.has_come(), &progress)?
         }
     };
+    let page = bench.html.as_ref().map(|path| html::Page::at(path, &target)).transpose()?;
     let (mut contest, skipped) = Contest::new(common, bench, &device, target)?;
     skipped.iter().for_each(|why| stderr::line(&format!("warning: {why}")));
     if contest.entries.is_empty() {
@@ -74,6 +76,8 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
     }
     contest.run(time, &interrupt)?;
     let (rows, summary) = contest.report(bench.verify, &interrupt)?;
+    // Before stdout, which may be closed; a page that fails takes nothing from stdout.
+    let written = page.map_or(Ok(()), |page| page.write(&rows, &summary));
     let mut stdout = Stdout::open()?;
     if common.json {
         for row in &rows {
@@ -90,6 +94,7 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
             "{}: the bytes that route {} with engine {} brought are not those of the file; report this",
             summary.target, row.route, row.engine
         ))),
+        None if written.is_err() => written,
         None if summary.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
     }

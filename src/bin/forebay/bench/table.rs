@@ -77,7 +77,7 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
     text
 }
 
-fn figures(number: f64) -> String {
+pub fn figures(number: f64) -> String {
     match number {
         number if number >= 10.0 => format!("{number:.1}"),
         number if number >= 0.1 => format!("{number:.2}"),
@@ -85,7 +85,7 @@ fn figures(number: f64) -> String {
     }
 }
 
-fn time(seconds: f64) -> String {
+pub fn time(seconds: f64) -> String {
     match seconds {
         seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
         seconds if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
