@@ -293,6 +293,9 @@ fn what_cannot_be_measured_is_an_error_that_says_why() {
     assert!(bench(&small, &[]).error(1).contains("1 bytes") || bench(&small, &[]).error(1).contains("larger file"));
     assert!(bench(folder.path(), &[]).error(1).contains("a folder"));
     assert!(bench(&folder.path().join("none"), &[]).error(1).contains("none"));
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    assert!(bench(&fifo, &[]).error(1).contains("neither a file nor a block device"));
     for flag in ["--chunk=100", "--chunk=0", "--depth=0", "--threads=65", "--seconds=0", "--seconds=nan", "--rounds=0"]
     {
         let answer = Answer::of(forebay().arg("bench").arg(&small).arg(flag));

@@ -35,8 +35,8 @@ impl Target {
     pub fn named(path: &Path) -> Result<Self, Failure> {
         let told =
             |error: io::Error| Failure::Error(format!("{}: {error}; name a file or a block device", path.display()));
-        let file = File::open(path).map_err(told)?;
-        let kind = file.metadata().map_err(told)?.file_type();
+        // Before it is opened, which waits for a writer where it is a FIFO.
+        let kind = std::fs::metadata(path).map_err(told)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             let what = if kind.is_dir() { "a folder" } else { "neither a file nor a block device" };
             return Err(Failure::Error(format!(
@@ -44,6 +44,7 @@ impl Target {
                 path.display()
             )));
         }
+        let file = File::open(path).map_err(told)?;
         let len = io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(told)?;
         if len < BLOCK as u64 {
             return Err(Failure::Error(format!(
