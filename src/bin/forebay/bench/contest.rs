@@ -1,0 +1,236 @@
+//! All cases, measured in turns: every round runs each case once, and the peer once beside it, so that what the machine does
+//! meanwhile falls on all of them.
+
+use std::time::{Duration, Instant};
+
+use forebay::{Device, Route};
+
+use super::cache::{self, Proven};
+use super::case::{Cache, Case};
+use super::ceilings::{self, Ceilings};
+use super::hardware::Hardware;
+use super::measure::{Rig, Run};
+use super::peer::{self, Peer};
+use super::target::Target;
+use super::{sweep, verify};
+use crate::args::{self, Common};
+use crate::byte_count::shown;
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::stderr::Progress;
+
+/// Rounds, unless so many would leave each run too short: so few that chance is seen, and enough to compare reports by.
+const ROUNDS: usize = 5;
+/// A run shorter than this measures its beginning and its end.
+const SHORTEST: Duration = Duration::from_millis(150);
+
+/// All cases, with what was measured of each.
+pub struct Contest {
+    pub target: Target,
+    pub device: Device,
+    pub file_system: String,
+    pub entries: Vec<Entry>,
+    pub peer: Option<Peer>,
+    pub rounds: usize,
+    /// Where time is short; not where so many were asked for.
+    pub may_have_fewer: bool,
+    pub hardware: Hardware,
+    pub ceilings: Ceilings,
+    pub warnings: Vec<String>,
+    pub interrupted: bool,
+}
+
+pub struct Entry {
+    pub case: Case,
+    pub runs: Vec<Run>,
+    pub peer: Vec<peer::Outcome>,
+    pub before: Option<f64>,
+    pub after: Option<f64>,
+    pub proven: Proven,
+    pub verified: Option<bool>,
+}
+
+impl Contest {
+    pub fn new(
+        common: &Common,
+        bench: &args::Bench,
+        device: &Device,
+        target: Target,
+    ) -> Result<(Self, Vec<String>), Failure> {
+        let budget = common.budget.map_or(1 << 30, |budget| budget.0);
+        let mut skipped = Vec::new();
+        let mut entries = Vec::new();
+        let mut file_system = None;
+        for case in sweep::cases(common, bench, device) {
+            if case.memory() > budget {
+                let what = "takes more than the budget; raise it (--budget)";
+                skipped.push(format!("{} at depth {}: {} {what}", shown(case.chunk), case.depth, shown(case.memory())));
+                continue;
+            }
+            if case.chunk > target.len {
+                skipped.push(format!("{}: larger than the file; name a larger one", shown(case.chunk)));
+                continue;
+            }
+            match Rig::new(&case, device, &target.path) {
+                Ok(rig) => file_system = Some(rig.file.file_system()),
+                Err(Failure::Error(why)) => {
+                    let what = format!("route {} is left out: {why}", case.route);
+                    if !skipped.contains(&what) {
+                        skipped.push(what);
+                    }
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            }
+            let (runs, peer) = (Vec::new(), Vec::new());
+            entries.push(Entry {
+                case,
+                runs,
+                peer,
+                before: None,
+                after: None,
+                proven: Proven::Unknown,
+                verified: None,
+            });
+        }
+        let peer = bench.peers.then(|| Peer::of(device)).flatten();
+        let contest = Self {
+            hardware: Hardware::of(&target, device),
+            device: device.clone(),
+            file_system: file_system.unwrap_or_default(),
+            entries,
+            peer,
+            rounds: bench.rounds.unwrap_or(ROUNDS),
+            may_have_fewer: bench.rounds.is_none(),
+            ceilings: Ceilings::default(),
+            warnings: Vec::new(),
+            interrupted: false,
+            target,
+        };
+        Ok((contest, skipped))
+    }
+
+    /// As many rounds as `time` allows of runs that are long enough, in all.
+    pub fn run(&mut self, time: Duration, interrupt: &Interrupt) -> Outcome {
+        let sides = if self.peer.is_some() { 2 } else { 1 };
+        let (memory, all) = ceilings::memory(Duration::from_millis(200));
+        (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
+        match self.device.link_rates(ceilings::LINK_CHUNK, Duration::from_millis(200)) {
+            Ok(rates) => {
+                self.ceilings.to_device = rates.map(|rates| rates.to_device);
+                self.ceilings.to_host = rates.map(|rates| rates.to_host);
+            }
+            Err(error) => self.warnings.push(format!("the link to the device could not be measured: {error}")),
+        }
+        let turns = self.entries.len() * sides;
+        let fitting = (time.as_secs_f64() / SHORTEST.as_secs_f64() / turns as f64) as usize;
+        if fitting < self.rounds && self.may_have_fewer {
+            self.warnings.push(format!(
+                "{} cases in {:.0} s leave time for {} rounds in place of {}; give more (--seconds), or ask for fewer cases",
+                self.entries.len(),
+                time.as_secs_f64(),
+                fitting.max(1),
+                self.rounds
+            ));
+            self.rounds = fitting.max(1);
+        }
+        let each = (time / (turns * self.rounds) as u32).max(SHORTEST);
+        let bar = Progress::of_steps((turns * self.rounds) as u64);
+        let start = Instant::now();
+        for round in 0..self.rounds {
+            // What lies between the runs, such as filling the page cache, takes its time, too.
+            if self.may_have_fewer && round > 0 && start.elapsed() / round as u32 * (round as u32 + 1) > time * 5 / 4 {
+                self.warnings.push(format!(
+                    "{round} rounds took {:.0} s of {:.0}, and no more were begun; give more (--seconds), or ask for \
+                     fewer cases",
+                    start.elapsed().as_secs_f64(),
+                    time.as_secs_f64()
+                ));
+                self.rounds = round;
+                break;
+            }
+            for number in 0..self.entries.len() {
+                if interrupt.has_come() {
+                    self.interrupted = true;
+                    return Ok(());
+                }
+                self.turn(number, round as u64, each, interrupt)?;
+                bar.advance(sides as u64);
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, number: usize, round: u64, time: Duration, interrupt: &Interrupt) -> Outcome {
+        let (target, entry) = (&self.target, &mut self.entries[number]);
+        let told = |error: std::io::Error| Failure::Error(format!("{}: its page cache: {error}", target.name));
+        let rig = Rig::new(&entry.case, &self.device, &target.path)?;
+        // Once warm, a file stays so: only where somebody else empties the cache does this read it again.
+        entry.proven =
+            worse(entry.proven, cache::prepare(target, entry.case.cache).map_err(told)?, entry.runs.is_empty());
+        if entry.case.cache == Cache::Warm && self.ceilings.page_cache_copy.is_none() {
+            self.ceilings.page_cache_copy = ceilings::page_cache(target, Duration::from_millis(200));
+        }
+        let before = cache::share(target);
+        let run = rig.run(&entry.case, time, round, &|| !interrupt.has_come())?;
+        let after = cache::share(target);
+        drop(rig);
+        if interrupt.has_come() {
+            return Ok(());
+        }
+        entry.before = most(entry.before, before);
+        entry.after = most(entry.after, after);
+        entry.runs.push(run);
+        let Some(peer) = &self.peer else { return Ok(()) };
+        cache::prepare(target, entry.case.cache).map_err(told)?;
+        match peer.run(target, &entry.case, time, round + 1) {
+            Ok(outcome) => entry.peer.extend(outcome),
+            // It was interrupted with us.
+            Err(_) if interrupt.has_come() => {}
+            Err(why) => {
+                self.warnings.push(format!("the comparison is left out: {why}"));
+                self.peer = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// One case of each route and engine.
+    pub fn verify(&mut self) -> Outcome {
+        let mut seen: Vec<(Route, forebay::EngineChoice, bool)> = Vec::new();
+        for number in 0..self.entries.len() {
+            let case = self.entries[number].case.clone();
+            let what = (case.route, case.engine, self.entries[number].verified.unwrap_or(true));
+            let done = seen.iter().find(|(route, engine, _)| (*route, *engine) == (what.0, what.1)).copied();
+            let right = match done {
+                Some((.., right)) => right,
+                None => {
+                    let rig = Rig::new(&case, &self.device, &self.target.path)?;
+                    let right = verify::verify(&rig, &self.target, number as u64)?.is_none();
+                    seen.push((what.0, what.1, right));
+                    right
+                }
+            };
+            self.entries[number].verified = Some(right);
+        }
+        Ok(())
+    }
+}
+
+/// What all runs together have proven.
+fn worse(so_far: Proven, now: Proven, is_first: bool) -> Proven {
+    match (so_far, now) {
+        (_, now) if is_first => now,
+        (Proven::No(share), Proven::No(other)) => Proven::No(share.max(other)),
+        (Proven::No(share), _) | (_, Proven::No(share)) => Proven::No(share),
+        (Proven::Unknown, _) | (_, Proven::Unknown) => Proven::Unknown,
+        (Proven::Yes, Proven::Yes) => Proven::Yes,
+    }
+}
+
+fn most(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,157 @@
+//! What was measured as rows, each with what bounded it, and a summary of all.
+
+use forebay::Route;
+
+use super::bound;
+use super::cache::Proven;
+use super::contest::{Contest, Entry};
+use super::hardware::Hardware;
+use super::measure::Run;
+use super::row::{self, Latency, Row, VERSION, cache_name, median};
+use super::summary::Summary;
+use crate::byte_count::shown;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+impl Contest {
+    pub fn report(mut self, verify: bool, interrupt: &Interrupt) -> Result<(Vec<Row>, Summary), Failure> {
+        if verify && !interrupt.has_come() {
+            self.verify()?;
+        }
+        let before = &self.hardware;
+        let now = Hardware::of(&self.target, &self.device);
+        self.warnings.extend(now.warnings(before));
+        let measured: Vec<&Entry> = self.entries.iter().filter(|entry| !entry.runs.is_empty()).collect();
+        let rate = |entry: &Entry| median(&entry.runs.iter().map(Run::rate).collect::<Vec<_>>());
+        let past_cache = |entry: &&&Entry| entry.case.route != Route::Cached;
+        self.ceilings.drive = measured.iter().filter(past_cache).map(|entry| rate(entry)).reduce(f64::max);
+        let rows: Vec<Row> = measured
+            .iter()
+            .map(|entry| {
+                let alike = |other: &&&Entry| {
+                    let (a, b) = (&entry.case, &other.case);
+                    (a.pattern, a.chunk, a.route, a.cache) == (b.pattern, b.chunk, b.route, b.cache)
+                        && b.in_flight() >= a.in_flight()
+                };
+                let best = measured.iter().filter(alike).map(|other| rate(other)).fold(0.0, f64::max);
+                self.row(entry, best)
+            })
+            .collect();
+        for row in &rows {
+            let (before, after) = (row.cached_share_before.unwrap_or(0.0), row.cached_share_after.unwrap_or(0.0));
+            if row.mode == "direct" && after > before + 0.05 {
+                self.warnings.push(format!(
+                    "direct reads of {} filled the page cache: the file system reads through it ({})",
+                    shown(row.chunk),
+                    self.file_system
+                ));
+            }
+            if row.cache == "unproven" && before > 0.0 {
+                self.warnings.push(format!(
+                    "{:.1} % of the file stayed in the page cache: these rows are not cold; see who maps or locks it",
+                    before * 100.0
+                ));
+            }
+        }
+        self.warnings.dedup();
+        let summary = Summary {
+            version: VERSION,
+            target: self.target.name.clone(),
+            target_bytes: self.target.len,
+            file_system: self.file_system.clone(),
+            drives: now.drives(),
+            device: self.device.to_string(),
+            kernel: forebay::facts::kernel_release(forebay::facts::proc()).unwrap_or_default(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            rounds: self.rounds,
+            peer: self.peer.as_ref().map(|peer| peer.name().to_owned()),
+            ceilings: self.ceilings,
+            rows: rows.len(),
+            warnings: self.warnings.clone(),
+            interrupted: self.interrupted || interrupt.has_come(),
+        };
+        Ok((rows, summary))
+    }
+
+    fn row(&self, entry: &Entry, best: f64) -> Row {
+        let (case, runs) = (&entry.case, &entry.runs);
+        let rates: Vec<f64> = runs.iter().map(Run::rate).collect();
+        let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+        let cpu_seconds: f64 = runs.iter().map(|run| run.used.cpu_seconds).sum();
+        let latencies = runs.iter().fold(forebay::Latencies::default(), |all, run| all.and(&run.latencies));
+        let quantile = |share| latencies.quantile(share).map(|time| time.as_secs_f64());
+        let latency = quantile(0.5).zip(quantile(0.99)).zip(quantile(0.999));
+        let (direct, buffered) =
+            runs.iter().fold((0, 0), |sum, run| (sum.0 + run.direct_bytes, sum.1 + run.buffered_bytes));
+        let routes = runs.iter().fold(forebay::RouteBytes::default(), |mut all, run| {
+            all += run.routes;
+            all
+        });
+        let engine = match case.engine {
+            forebay::EngineChoice::Pread => "pread",
+            _ => "uring",
+        };
+        let bytes_per_second = median(&rates);
+        Row {
+            version: VERSION,
+            pattern: case.pattern,
+            route: routes
+                .by_name()
+                .max_by_key(|(_, bytes)| *bytes)
+                .map_or(case.route.to_string(), |(name, _)| name.into()),
+            engine: engine.into(),
+            device: self.device.to_string(),
+            mode: match (direct, buffered) {
+                (_, 0) => "direct",
+                (0, _) => "buffered",
+                _ => "mixed",
+            }
+            .into(),
+            chunk: case.chunk,
+            depth: case.depth,
+            threads: case.threads,
+            cache: self.cache_of(entry).into(),
+            bytes,
+            seconds: runs.iter().map(|run| run.seconds).sum(),
+            bytes_per_second,
+            runs: rates,
+            cpu_seconds,
+            cpu_seconds_per_gb: cpu_seconds / (bytes.max(1) as f64 / 1e9),
+            latency_seconds: latency.map(|((p50, p99), p999)| Latency { p50, p99, p999 }),
+            cached_share_before: entry.before,
+            cached_share_after: entry.after,
+            emulated: self.device.name().starts_with("Emulated"),
+            peer: self.peer_of(entry),
+            verified: entry.verified,
+            bound: bound::bound(case, bytes_per_second, runs, &self.ceilings, best),
+        }
+    }
+
+    fn cache_of(&self, entry: &Entry) -> &'static str {
+        const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+        match entry.proven {
+            _ if IN_MEMORY.contains(&self.file_system.as_str()) => "memory",
+            Proven::Yes => cache_name(entry.case.cache),
+            Proven::Unknown | Proven::No(_) => "unproven",
+        }
+    }
+
+    fn peer_of(&self, entry: &Entry) -> Option<row::Peer> {
+        let name = self.peer.as_ref()?.name().to_owned();
+        let runs: Vec<f64> = entry.peer.iter().map(|outcome| outcome.bytes_per_second).collect();
+        let ratios: Vec<f64> = entry.runs.iter().zip(&runs).map(|(ours, theirs)| ours.rate() / theirs).collect();
+        let latencies: Vec<[f64; 3]> = entry.peer.iter().filter_map(|outcome| outcome.latencies).collect();
+        let latency = |which: usize| median(&latencies.iter().map(|run| run[which]).collect::<Vec<_>>());
+        (!runs.is_empty()).then(|| row::Peer {
+            name,
+            bytes_per_second: median(&runs),
+            latency_seconds: (!latencies.is_empty()).then(|| Latency {
+                p50: latency(0),
+                p99: latency(1),
+                p999: latency(2),
+            }),
+            runs,
+            ratio: median(&ratios),
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! The last line of a report, and what stands around the table.
+
+use serde::Serialize;
+
+use super::ceilings::Ceilings;
+use crate::byte_count::shown;
+
+#[derive(Serialize)]
+pub struct Summary {
+    pub version: u32,
+    pub target: String,
+    pub target_bytes: u64,
+    pub file_system: String,
+    pub drives: Vec<String>,
+    pub device: String,
+    pub kernel: String,
+    pub processors: usize,
+    pub rounds: usize,
+    /// The program that was measured beside us, `null` where there was none.
+    pub peer: Option<String>,
+    pub ceilings: Ceilings,
+    pub rows: usize,
+    pub warnings: Vec<String>,
+    /// SIGINT came before all rounds were done.
+    pub interrupted: bool,
+}
+
+impl Summary {
+    pub fn head(&self) -> String {
+        let drives =
+            if self.drives.is_empty() { "no drive that the kernel names".into() } else { self.drives.join(", ") };
+        format!(
+            "{}, {} on {}, {drives}; to {}; Linux {}, {} processors; {} rounds{}\n\n",
+            self.target,
+            shown(self.target_bytes),
+            self.file_system,
+            self.device,
+            self.kernel,
+            self.processors,
+            self.rounds,
+            self.peer.as_ref().map_or(String::new(), |peer| format!(", {peer} in turns")),
+        )
+    }
+
+    pub fn foot(&self) -> String {
+        let mut text: String = self.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+        if self.interrupted {
+            text.push_str("interrupted: this is what was measured until then\n");
+        }
+        text
+    }
+}
