@@ -28,14 +28,18 @@ impl Device {
     /// given back: what a route through host memory can reach at most. `None` for the host, which has no link.
     ///
     /// # Errors
-    /// [`DeviceError`] where the driver refuses, or there is no memory for three such chunks.
+    /// [`DeviceError`] where the driver refuses, or there is no thread, or no memory for three such chunks.
     pub fn link_rates(&self, chunk: usize, time: Duration) -> Result<Option<LinkRates>, DeviceError> {
         let Some(cuda) = self.as_cuda() else { return Ok(None) };
         // Orders are for a thread that the device is bound to, which a caller's is not.
-        let measured = thread::scope(|scope| scope.spawn(|| measure(self, cuda, chunk.max(1), time)).join());
-        measured
-            .unwrap_or_else(|_| Err(cuda.error(DeviceFault::NoHostMemory { reason: "the thread ended".into() })))
-            .map(Some)
+        let rates = thread::scope(|scope| {
+            let thread = thread::Builder::new().name("forebay-link".into());
+            match thread.spawn_scoped(scope, || measure(self, cuda, chunk.max(1), time)) {
+                Ok(thread) => thread.join().unwrap_or_else(|_| Err(cuda.error(DeviceFault::Ended))),
+                Err(error) => Err(cuda.error(DeviceFault::NoThread { reason: error.to_string() })),
+            }
+        });
+        rates.map(Some)
     }
 }
 

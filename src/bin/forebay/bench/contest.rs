@@ -200,14 +200,19 @@ impl Contest {
         let mut seen: Vec<(Route, forebay::EngineChoice, bool)> = Vec::new();
         for number in 0..self.entries.len() {
             let case = self.entries[number].case.clone();
-            let what = (case.route, case.engine, self.entries[number].verified.unwrap_or(true));
-            let done = seen.iter().find(|(route, engine, _)| (*route, *engine) == (what.0, what.1)).copied();
+            let done = seen.iter().find(|(route, engine, _)| (*route, *engine) == (case.route, case.engine)).copied();
             let right = match done {
                 Some((.., right)) => right,
                 None => {
                     let rig = Rig::new(&case, &self.device, &self.target.path)?;
-                    let right = verify::verify(&rig, &self.target, number as u64)?.is_none();
-                    seen.push((what.0, what.1, right));
+                    let wrong = verify::verify(&rig, &self.target, number as u64)?;
+                    if let Some(offset) = wrong {
+                        let (name, route) = (&self.target.name, case.route);
+                        self.warnings
+                            .push(format!("{name} at {offset}: the first wrong byte that route {route} brought"));
+                    }
+                    let right = wrong.is_none();
+                    seen.push((case.route, case.engine, right));
                     right
                 }
             };

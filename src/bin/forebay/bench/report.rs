@@ -120,6 +120,7 @@ impl Contest {
             latency_seconds: latency.map(|((p50, p99), p999)| Latency { p50, p99, p999 }),
             cached_share_before: entry.before,
             cached_share_after: entry.after,
+            // What the tests' stand-in calls itself, and no GPU does.
             emulated: self.device.name().starts_with("Emulated"),
             peer: self.peer_of(entry),
             verified: entry.verified,

@@ -53,3 +53,42 @@ fn expected(target: &Target, offset: u64, len: u64) -> Result<Vec<u8>, Failure> 
     want.truncate(len as usize);
     Ok(want)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use forebay::{Device, EngineChoice, Route};
+
+    use super::*;
+    use crate::bench::case::{Cache, Case, Pattern};
+
+    /// Of a file of our own by what it is made from, of another's by plain reads: there what differs is the route alone.
+    #[test]
+    fn a_wrong_byte_is_found_and_its_place_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Target::own(folder.path(), Some(16 << 20), Duration::MAX, &|| false, &|_, _| ());
+        let mut target = made.unwrap_or_else(|failure| panic!("{failure:?}"));
+        let case = Case {
+            pattern: Pattern::Random,
+            route: Route::Cached,
+            engine: EngineChoice::Pread,
+            chunk: 64 << 10,
+            depth: 2,
+            threads: 1,
+            cache: Cache::Cold,
+        };
+        let wrong = |target: &Target| {
+            let rig = Rig::new(&case, &Device::host(), &target.path).unwrap_or_else(|failure| panic!("{failure:?}"));
+            verify(&rig, target, 1).unwrap_or_else(|failure| panic!("{failure:?}"))
+        };
+        assert_eq!(wrong(&target), None);
+        let place = target.len - 3;
+        let mut byte = [0];
+        target.file.read_exact_at(&mut byte, place).unwrap();
+        target.file.write_all_at(&[!byte[0]], place).unwrap();
+        assert_eq!(wrong(&target), Some(place));
+        target.seed = None;
+        assert_eq!(wrong(&target), None);
+    }
+}
