@@ -8,6 +8,7 @@ use crate::memory::MemoryError;
 use crate::route::CarryError;
 use crate::sampler::SamplerError;
 use crate::storage::{EngineError, OpenError, ReadError};
+use crate::tuning::TuningError;
 
 /// Anything that can go wrong in this crate, from the error of each operation.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,9 @@ pub enum Error {
     /// An order of training that cannot be had, or a state that does not belong to it.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
+    /// Tuned settings could not be found again, or saved.
+    #[error(transparent)]
+    Tuning(#[from] TuningError),
 }
 
 /// A reader, or a carrier, that could not be built.

@@ -75,6 +75,8 @@ pub mod sampler;
 mod storage;
 mod sync;
 mod sys;
+mod temporary;
+pub mod tuning;
 mod units;
 
 pub use device::cufile::{
@@ -93,7 +95,7 @@ pub use sampler::{Remainder, Shuffle, State, World};
 pub use storage::{
     Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Latencies, Mode,
     NoDirect, OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder,
-    RingFeatures, Stats,
+    ReaderSettings, RingFeatures, Stats,
 };
 pub use sys::cuda::{CudaCode, NoCudaLibrary};
 pub use sys::cufile::CuFileCode;

@@ -6,7 +6,8 @@ use super::plan::FilePlan;
 use crate::dataset::{DataFile, Dataset, Safetensors};
 use crate::device::{Device, DeviceKind};
 use crate::route::{Carrier, CarrierBuilder};
-use crate::storage::{File, Plan, ReaderBuilder};
+use crate::storage::{File, Plan, ReaderBuilder, ReaderSettings};
+use crate::tuning;
 
 /// A carrier with room for all of it, and those files open of which there is something to read.
 pub(super) fn carrier(
@@ -16,12 +17,14 @@ pub(super) fn carrier(
     options: &LoadOptions,
 ) -> Result<(Carrier, Vec<Option<File>>), CheckpointError> {
     let is_host = device.kind() == DeviceKind::Host;
+    let first = checkpoint.files().first().filter(|_| options.tuned);
+    let tuned = first.map(|file| tuning::saved(file.path(), device)).transpose()?.flatten();
     let carrier = match &options.by {
         By::Given(carrier) => carrier.clone(),
         By::Own(builder) if is_host => {
             /// Bytes that are read before they are put together: so many, but of little no more than there is.
             const CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=2 << 20;
-            let builder = divided(builder.clone(), options).map_reader(|reader| reader.rings_unless_set(rings()));
+            let builder = prepared(builder.clone(), options, tuned).map_reader(|reader| reader.rings_unless_set(rings()));
             // To find how much is needed, files are opened by one that has next to nothing.
             let small = builder.clone().device(device).budget(1 << 20).build()?;
             let files = open(&small, checkpoint, plans)?;
@@ -39,7 +42,7 @@ pub(super) fn carrier(
             /// Pinned memory that bytes pass through on their way to a GPU.
             const PASSAGE: u64 = 64 << 20;
             let passage = options.budget.unwrap_or(PASSAGE);
-            divided(builder.clone(), options).device(device).budget(passage).device_budget(0).build()?
+            prepared(builder.clone(), options, tuned).device(device).budget(passage).device_budget(0).build()?
         }
     };
     let files = open(&carrier, checkpoint, plans)?;
@@ -79,8 +82,12 @@ fn check_room(carrier: &Carrier, plans: &[FilePlan], files: &[Option<File>]) -> 
     Ok(())
 }
 
-/// A share is to be read without the others' bytes between its runs.
-fn divided(builder: CarrierBuilder, options: &LoadOptions) -> CarrierBuilder {
+/// Tuned where that is asked for; and a share is to be read without the others' bytes between its runs.
+fn prepared(builder: CarrierBuilder, options: &LoadOptions, tuned: Option<ReaderSettings>) -> CarrierBuilder {
+    let builder = builder.map_reader(|reader| match tuned {
+        Some(settings) => reader.settings(&settings),
+        None => reader,
+    });
     match options.slice {
         Some(_) => builder.map_reader(|reader| reader.coalesce_gap(0)),
         None => builder,

@@ -3,6 +3,7 @@ use crate::device::DeviceError;
 use crate::error::BuildError;
 use crate::route::CarryError;
 use crate::storage::ReadError;
+use crate::tuning::TuningError;
 use crate::units::Size;
 
 /// A checkpoint that could not be loaded. Nothing of it is delivered.
@@ -12,6 +13,9 @@ pub enum CheckpointError {
     /// Its files are not sound, or not those that were looked at.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    /// Tuned settings were asked for and could not be looked up.
+    #[error(transparent)]
+    Tuning(#[from] TuningError),
     /// A tensor was asked for that is not there.
     #[error("{path}: there is no tensor {name:?}; ask for one that `forebay inspect` lists")]
     NoTensor {

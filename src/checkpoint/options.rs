@@ -23,6 +23,7 @@ pub struct LoadOptions {
     pub(super) progress: Option<Tell>,
     pub(super) by: By,
     pub(super) budget: Option<u64>,
+    pub(super) tuned: bool,
 }
 
 /// Who carries.
@@ -101,6 +102,14 @@ impl LoadOptions {
     /// the load.
     pub fn carrier(mut self, carrier: CarrierBuilder) -> Self {
         self.by = By::Own(carrier);
+        self
+    }
+
+    /// Reads as `forebay bench --tune --save` found best for where the checkpoint's first file lies and for the device of the
+    /// load, in place of what the reader of [`carrier`](Self::carrier) says; see [`tuning`](crate::tuning). A carrier that
+    /// [was given](Self::with) stays as it is.
+    pub fn tuned(mut self) -> Self {
+        self.tuned = true;
         self
     }
 

@@ -25,6 +25,7 @@ use crate::route::{Carrier, CarrierBuilder};
 use crate::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
 use crate::storage::EngineError;
 use crate::sync::Threads;
+use crate::tuning;
 
 /// Sets up a [`Loader`].
 ///
@@ -55,6 +56,7 @@ pub struct LoaderBuilder {
     ragged: Ragged,
     stream: Option<Arc<CudaStream>>,
     patience: Patience,
+    tuned: bool,
 }
 
 impl LoaderBuilder {
@@ -80,6 +82,7 @@ impl LoaderBuilder {
             ragged: Ragged::default(),
             stream: None,
             patience: Patience { warns_after: Duration::from_secs(10), deadline: None },
+            tuned: false,
         }
     }
 
@@ -92,6 +95,13 @@ impl LoaderBuilder {
     /// How files are read: route, engine, depth, rings. Its device and its budgets are set by this builder.
     pub fn carrier(mut self, carrier: CarrierBuilder) -> Self {
         self.carrier = carrier;
+        self
+    }
+
+    /// Reads as `forebay bench --tune --save` found best for where the dataset's first file lies and for the device, in place
+    /// of what the reader of [`carrier`](Self::carrier) says; see [`tuning`](crate::tuning).
+    pub fn tuned(mut self) -> Self {
+        self.tuned = true;
         self
     }
 
@@ -227,11 +237,17 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// [`Error::Sampler`] where the dataset has no samples or this rank would get none, or the state is of another dataset,
-    /// seed or shuffle; [`Error::Build`] where memory, the device or the engine cannot be had.
+    /// seed or shuffle; [`Error::Build`] where memory, the device or the engine cannot be had; [`Error::Tuning`] where
+    /// [`tuned`](Self::tuned) settings cannot be looked up.
     pub fn build(self) -> Result<Loader, Error> {
         let (origin, sampler) = self.sampler()?;
         let (batches_an_epoch, batches_left) = (sampler.steps_an_epoch(), sampler.steps_left());
         let carrier = self.carrier.clone().device(&self.device).budget(self.budget).device_budget(self.device_budget);
+        let first = self.dataset.files().first().filter(|_| self.tuned);
+        let carrier = match first.map(|file| tuning::saved(file.path(), &self.device)).transpose()?.flatten() {
+            Some(settings) => carrier.map_reader(|reader| reader.settings(&settings)),
+            None => carrier,
+        };
         // Reads of single samples are small and many: one ring's thread is all busy with them before a drive is.
         let carrier = carrier.map_reader(|reader| reader.rings_unless_set(2));
         let carrier = carrier.build()?;

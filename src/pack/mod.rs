@@ -16,7 +16,6 @@ mod options;
 mod out;
 mod rows;
 mod samples;
-mod temporary;
 mod tensors;
 mod writer;
 

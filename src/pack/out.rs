@@ -10,8 +10,8 @@ use nix::libc;
 use super::contents::Contents;
 use super::error::PackError;
 use super::options::{PackOptions, PackedFile};
-use super::temporary::Temporary;
 use crate::dataset::{DataFile, shown};
+use crate::temporary::Temporary;
 
 #[derive(Debug)]
 pub(super) enum Out {

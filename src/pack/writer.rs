@@ -11,11 +11,11 @@ use nix::libc;
 
 use super::error::PackError;
 use super::header::BLOCK;
-use super::temporary::Temporary;
 use crate::dataset::shown;
 use crate::memory::{Arena, Slot};
 use crate::sys::statfs::{self, FileSystem};
 use crate::sys::statx::{self, DirectAlign};
+use crate::temporary::Temporary;
 
 /// Memory for one write at a time, page-aligned.
 pub(super) struct Buffer(Slot);
@@ -55,7 +55,7 @@ pub(super) struct Written {
 impl<'a> Writer<'a> {
     /// A file of `len` bytes that will be called `path`, in the same folder.
     pub(super) fn create(folder: &Path, path: &'a Path, len: u64, buffer: &'a mut Buffer) -> Result<Self, PackError> {
-        let (temporary, file) = Temporary::create(folder)
+        let (temporary, file) = Temporary::create(folder, "forebay-pack")
             .map_err(|error| PackError::io(path, None, "create a file in its folder", error))?;
         reserve(&file, len).map_err(|error| PackError::io(path, 0, "reserve space for it", error))?;
         let direct = open_direct(&file, temporary.path());

@@ -6,6 +6,7 @@ use super::engine::{Engine, EngineChoice, EngineKind, Pread, RingFeatures, Uring
 use super::error::EngineError;
 use super::plan::{Mode, PlanSettings};
 use super::reader::{Core, Reader};
+use super::settings::ReaderSettings;
 use super::stats::Counters;
 use crate::error::BuildError;
 use crate::memory::Arena;
@@ -38,9 +39,9 @@ impl Default for ReaderBuilder {
             engine: EngineChoice::Auto,
             mode: Mode::Auto,
             budget: 256 << 20,
-            depth: 32,
+            depth: ReaderSettings::DEFAULT.depth,
             rings: None,
-            chunk: 1 << 20,
+            chunk: ReaderSettings::DEFAULT.chunk,
             gap: 4 << 10,
             iopoll: false,
             sqpoll: None,
@@ -53,6 +54,13 @@ impl Default for ReaderBuilder {
 }
 
 impl ReaderBuilder {
+    /// Engine, chunk, depth, rings and polling as these are. Where they say io_uring and it cannot be had, the thread pool
+    /// stands in for it.
+    pub fn settings(self, settings: &ReaderSettings) -> Self {
+        let ReaderSettings { chunk, depth, rings, iopoll, .. } = *settings;
+        self.engine(settings.engine_choice()).chunk(chunk).depth(depth).rings(rings).iopoll(iopoll)
+    }
+
     /// Which engine: io_uring, the thread pool, or whichever can be had.
     pub fn engine(mut self, engine: EngineChoice) -> Self {
         self.engine = engine;
@@ -180,7 +188,7 @@ impl ReaderBuilder {
         }))
     }
 
-    fn check(&self) -> Result<(), EngineError> {
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
         let wrong = |setting, value, range| Err(EngineError::Setting { setting, value, range });
         if !(1..=4096).contains(&self.depth) {
             return wrong("depth", u64::from(self.depth), "1 to 4096");

@@ -245,6 +245,10 @@ pub struct Common {
     /// this
     #[arg(long, global = true, value_name = "BYTES")]
     pub budget: Option<ByteCount>,
+    /// Reads as `bench --tune --save` found best for the file system, the drive and the device; what --engine says counts.
+    /// For `cat`, `load`, `pack` and `read`
+    #[arg(long, global = true)]
+    pub tuned: bool,
     /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr
     #[arg(long, global = true)]
     pub json: bool,

@@ -1,16 +1,31 @@
 //! A carrier as the common flags ask for it.
 
-use forebay::{Carrier, CarrierBuilder, EngineChoice, Reader};
+use std::path::Path;
+
+use forebay::{Carrier, CarrierBuilder, EngineChoice, Reader, ReaderBuilder};
 
 use crate::args::{Common, Device, Engine, Route};
 use crate::failure::Failure;
 
-/// A carrier to `device`, with the budget asked for, else `usual`, on the host and on the device.
-pub fn build(common: &Common, device: &forebay::Device, usual: u64) -> Result<Carrier, Failure> {
+/// A carrier to `device` for what lies where `path` does, with the budget asked for, else `usual`, on the host and on the device.
+pub fn build(common: &Common, device: &forebay::Device, path: Option<&Path>, usual: u64) -> Result<Carrier, Failure> {
     let budget = common.budget.map_or(usual, |budget| budget.0);
-    let reader = Reader::builder().engine(engine(common.engine));
+    let reader = reader(common, device, path)?;
     let builder = Carrier::builder().device(device).reader(reader).budget(budget).device_budget(budget);
     routed(builder, common.route).build().map_err(Failure::of)
+}
+
+/// How files are read: tuned where that is asked for, and there is a file.
+pub fn reader(common: &Common, device: &forebay::Device, path: Option<&Path>) -> Result<ReaderBuilder, Failure> {
+    let reader = Reader::builder();
+    let reader = match path.filter(|_| common.tuned) {
+        Some(path) => reader.tuned(path, device).map_err(Failure::of)?,
+        None => reader,
+    };
+    Ok(match common.engine {
+        Engine::Auto => reader,
+        asked => reader.engine(engine(asked)),
+    })
 }
 
 /// With the route that was asked for.

@@ -14,7 +14,7 @@ use crate::{carrier, json, stderr};
 
 pub fn run(common: &Common, cat: &args::Cat) -> Outcome {
     let device = carrier::device_and_back(common)?;
-    let carrier = carrier::build(common, &device, usual_budget(cat))?;
+    let carrier = carrier::build(common, &device, Some(&cat.file), usual_budget(cat))?;
     let file = carrier.open(&cat.file).map_err(Failure::of)?;
     let (offset, length) = range(&file, cat)?;
     let stdout = Stdout::open()?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use forebay::checkpoint::{self, Checkpoint, CheckpointError, LoadOptions};
 use forebay::dataset::{DType, Shape};
-use forebay::{Carrier, Reader};
+use forebay::{Carrier, Device};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ pub fn run(common: &Common, load: &args::Load) -> Outcome {
     let device = carrier::device(common)?;
     let mut stdout = Stdout::open()?;
     let start = Instant::now();
-    let model = checkpoint::load(&load.checkpoint, &device, &options(common)).map_err(failure)?;
+    let model = checkpoint::load(&load.checkpoint, &device, &options(common, &device, load)?).map_err(failure)?;
     let summary = Summary::new(&model, start.elapsed().as_secs_f64());
     if load.hash {
         for tensor in model.tensors() {
@@ -59,8 +59,8 @@ fn failure(error: CheckpointError) -> Failure {
     }
 }
 
-fn options(common: &Common) -> LoadOptions {
-    let reader = Reader::builder().engine(carrier::engine(common.engine));
+fn options(common: &Common, device: &Device, load: &args::Load) -> Result<LoadOptions, Failure> {
+    let reader = carrier::reader(common, device, Some(&load.checkpoint))?;
     let builder = carrier::routed(Carrier::builder().reader(reader), common.route);
     let options = LoadOptions::new().carrier(builder);
     let options = match common.budget {
@@ -68,9 +68,9 @@ fn options(common: &Common) -> LoadOptions {
         None => options,
     };
     let bar = Arc::new(std::sync::OnceLock::new());
-    options.progress(move |progress| {
+    Ok(options.progress(move |progress| {
         bar.get_or_init(|| Progress::start(progress.total)).reach(progress.bytes);
-    })
+    }))
 }
 
 #[derive(Serialize)]

@@ -58,7 +58,8 @@ fn options(common: &Common, pack: &args::Pack, stored: &Stored) -> Result<PackOp
         let what = "packing reads to host memory, whose bytes go to files; leave --device out, or give --device host";
         return Err(Failure::Error(what.to_owned()));
     }
-    let carrier = carrier::build(common, &forebay::Device::host(), BUDGET)?;
+    let input = stored.dataset.files().first().map(DataFile::path);
+    let carrier = carrier::build(common, &forebay::Device::host(), input, BUDGET)?;
     let mut options = PackOptions::new().with(&carrier).overwrite(pack.overwrite);
     if let Some(bytes) = pack.shard_bytes {
         options = options.shard_bytes(bytes.0);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay::dataset::{Dataset, open};
+use forebay::dataset::{DataFile, Dataset, open};
 use forebay::loader::{LoaderError, LoaderFault};
-use forebay::{Carrier, Loader, Reader, RouteBytes};
+use forebay::{Carrier, Loader, RouteBytes};
 
 use crate::args::{self, Common};
 use crate::batches::{self, Lines, Summary};
@@ -53,9 +53,10 @@ fn loader(
     beginning: &Beginning,
 ) -> Result<Loader, Failure> {
     let flags = &read.flags;
-    let reader = Reader::builder().engine(carrier::engine(common.engine));
+    let device = carrier::device(common)?;
+    let reader = carrier::reader(common, &device, dataset.files().first().map(DataFile::path))?;
     let mut builder = Loader::builder(Arc::clone(dataset))
-        .device(&carrier::device(common)?)
+        .device(&device)
         .carrier(carrier::routed(Carrier::builder().reader(reader), common.route))
         .batch_size(flags.batch_size)
         .shuffle(beginning.shuffle)

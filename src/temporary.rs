@@ -1,3 +1,6 @@
+//! Files that are written under a name of their own, and get their final one when they are whole.
+#![forbid(unsafe_code)]
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -5,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file of ours under a hidden name; dropping this removes it.
 #[derive(Debug)]
-pub(super) struct Temporary {
+pub(crate) struct Temporary {
     path: PathBuf,
 }
 
 impl Temporary {
-    pub(super) fn create(folder: &Path) -> io::Result<(Self, File)> {
+    /// `.{maker}-….tmp`.
+    pub(crate) fn create(folder: &Path, maker: &str) -> io::Result<(Self, File)> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = folder.join(format!(".forebay-pack-{}-{number:06}.tmp", std::process::id()));
+            let path = folder.join(format!(".{maker}-{}-{number:06}.tmp", std::process::id()));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok((Self { path }, file)),
                 // One that was killed had our process number, here or on another machine.
@@ -24,17 +28,17 @@ impl Temporary {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Gives the file its final name, in place of what has it now.
-    pub(super) fn replace(self, path: &Path) -> io::Result<()> {
+    pub(crate) fn replace(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)
     }
 
     /// Gives the file its final name, which must be free: [`io::ErrorKind::AlreadyExists`] where it is not.
-    pub(super) fn place(self, path: &Path) -> io::Result<()> {
+    pub(crate) fn place(self, path: &Path) -> io::Result<()> {
         match fs::hard_link(&self.path, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             // A file system without links: then only the look before can tell.
