@@ -244,6 +244,11 @@ impl Job {
         next
     }
 
+    /// The answer before was polled for.
+    pub(crate) fn note_polled(&mut self) {
+        self.stats.polled += 1;
+    }
+
     /// Keeps the slot from ever being lent again, as the kernel may still write to it.
     pub(crate) fn leak_memory(&self) {
         std::mem::forget(Arc::clone(&self.request));
@@ -259,8 +264,8 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let Stats { bytes_direct, bytes_buffered, answers, repeats } = self.stats;
-        self.request.counters.add(&Stats { answers, repeats, ..Stats::default() });
+        let Stats { bytes_direct, bytes_buffered, answers, repeats, polled } = self.stats;
+        self.request.counters.add(&Stats { answers, repeats, polled, ..Stats::default() });
         self.request.landed.add(&Stats { bytes_direct, bytes_buffered, ..Stats::default() });
         self.request.left.fetch_sub(self.landed, Ordering::Release);
     }

@@ -15,6 +15,8 @@ pub struct Stats {
     pub answers: u64,
     /// Answers that were short, or asked to try again, so that another read had to follow.
     pub repeats: u64,
+    /// Answers that were polled for: those of reads that a device without polled queues refused are not among them.
+    pub polled: u64,
 }
 
 #[derive(Debug, Default)]
@@ -23,6 +25,7 @@ pub(crate) struct Counters {
     buffered: AtomicU64,
     answers: AtomicU64,
     repeats: AtomicU64,
+    polled: AtomicU64,
     arrived: AtomicU64,
     /// Only where they were asked for: it takes two looks at the clock a read.
     latencies: Option<Histogram>,
@@ -42,6 +45,7 @@ impl Counters {
         self.buffered.fetch_add(stats.bytes_buffered, Ordering::Relaxed);
         self.answers.fetch_add(stats.answers, Ordering::Relaxed);
         self.repeats.fetch_add(stats.repeats, Ordering::Relaxed);
+        self.polled.fetch_add(stats.polled, Ordering::Relaxed);
     }
 
     /// Bytes that have landed, also of requests that are not whole yet, or never will be.
@@ -59,6 +63,7 @@ impl Counters {
             bytes_buffered: self.buffered.load(Ordering::Relaxed),
             answers: self.answers.load(Ordering::Relaxed),
             repeats: self.repeats.load(Ordering::Relaxed),
+            polled: self.polled.load(Ordering::Relaxed),
         }
     }
 }

@@ -65,6 +65,11 @@ pub struct Bench {
     /// Threads, each with its ring, several with commas, in place of the profile's
     #[arg(long, value_name = "RINGS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: Vec<u32>,
+    /// Whether the drive is polled for answers in place of waiting for its interrupts (IOPOLL), or both with a comma; false
+    /// when not given, but the profiles all and random try it once where the drive's queue can be polled. Only io_uring
+    /// polls, and only for reads past the page cache (route bounce)
+    #[arg(long, value_name = "true|false", value_delimiter = ',')]
+    pub iopoll: Vec<bool>,
     /// About how long the measuring takes, in all
     #[arg(long, default_value = "30", value_parser = bench::seconds)]
     pub seconds: f64,

@@ -58,7 +58,8 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
             fix: "more threads, or read past the page cache".into(),
         };
     }
-    if busiest >= BUSY || idle < LEFT {
+    // A thread that polls is busy however little it has to do.
+    if !case.iopoll && (busiest >= BUSY || idle < LEFT) {
         let (share, what) = match busiest >= BUSY {
             true => (busiest, format!("thread {name} had {} of one processor", percent(busiest))),
             false => {
@@ -67,7 +68,7 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
         };
         let fix = match (case.route, case.chunk < 64 << 10) {
             (Route::Cached, _) => "more threads, or read past the page cache (--route bounce)",
-            (_, true) => "larger reads, a ring more (--threads), or IOPOLL",
+            (_, true) => "larger reads, a ring more (--threads), or polling (--iopoll true)",
             (_, false) => "a ring more (--threads), where a processor is left for it",
         };
         return Bound { by: By::Cpu, share: Some(share), why: what, fix: fix.into() };

@@ -31,9 +31,16 @@ pub struct Case {
     /// Rings, each with its thread.
     pub threads: u32,
     pub cache: Cache,
+    /// Whether answers are polled for in place of waiting for interrupts.
+    pub iopoll: bool,
 }
 
 impl Case {
+    /// Whether the kernel has a way to poll for it: for reads past the page cache, through io_uring.
+    pub fn may_poll(&self) -> bool {
+        self.engine == forebay::EngineChoice::Uring && self.route == forebay::Route::Bounce
+    }
+
     /// Reads under way at once, in all.
     pub fn in_flight(&self) -> u64 {
         match self.engine {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::row::{Row, VERSION};
+use super::row::{Row, VERSION, way};
 use crate::byte_count::{rate, shown};
 use crate::failure::{Failure, Outcome};
 use crate::json;
@@ -25,6 +25,7 @@ struct Change<'a> {
     chunk: u64,
     depth: u32,
     threads: u32,
+    iopoll: bool,
     before: f64,
     after: f64,
     ratio: f64,
@@ -84,6 +85,7 @@ pub fn run(as_json: bool, before: &Path, after: &Path) -> Outcome {
             chunk: new.chunk,
             depth: new.depth,
             threads: new.threads,
+            iopoll: new.iopoll,
             before: old.bytes_per_second,
             after: new.bytes_per_second,
             ratio,
@@ -106,12 +108,12 @@ pub fn run(as_json: bool, before: &Path, after: &Path) -> Outcome {
 fn in_words(change: &Change<'_>) -> String {
     let p = change.p.map_or(String::new(), |p| format!(" (p = {p:.3})"));
     format!(
-        "{:10} {:>8} x {}x{} {:8} {:8} {:>12} -> {:>12}  {:.3}  {}{p}",
+        "{:10} {:>8} x {}x{} {:13} {:8} {:>12} -> {:>12}  {:.3}  {}{p}",
         format!("{:?}", change.pattern).to_lowercase(),
         shown(change.chunk),
         change.depth,
         change.threads,
-        change.route,
+        way(change.route, change.iopoll),
         change.cache,
         rate(change.before),
         rate(change.after),

@@ -40,6 +40,8 @@ pub struct Contest {
     pub interrupted: bool,
 }
 
+const NO_POLLING: &str = "polling (--iopoll true) is left out";
+
 pub struct Entry {
     pub case: Case,
     pub runs: Vec<Run>,
@@ -61,7 +63,16 @@ impl Contest {
         let mut skipped = Vec::new();
         let mut entries = Vec::new();
         let mut file_system = None;
-        for case in sweep::cases(common, bench, device) {
+        let hardware = Hardware::of(&target, device);
+        let can_poll = hardware.can_poll();
+        let cases = sweep::cases(common, bench, device, can_poll.is_ok());
+        if bench.iopoll.contains(&true) && !cases.iter().any(|case| case.iopoll) {
+            skipped.push(format!(
+                "{NO_POLLING}: only io_uring polls, and only for reads past the page cache; \
+                 let it have them (--engine uring --route bounce)"
+            ));
+        }
+        for case in cases {
             if case.memory() > budget {
                 let what = "takes more than the budget; raise it (--budget)";
                 skipped.push(format!("{} at depth {}: {} {what}", shown(case.chunk), case.depth, shown(case.memory())));
@@ -71,10 +82,14 @@ impl Contest {
                 skipped.push(format!("{}: larger than the file; name a larger one", shown(case.chunk)));
                 continue;
             }
-            match Rig::new(&case, device, &target.path) {
+            let polled = if case.iopoll { can_poll.clone().map_err(Failure::Error) } else { Ok(()) };
+            match polled.and_then(|()| Rig::tried(&case, device, &target.path)) {
                 Ok(rig) => file_system = Some(rig.file.file_system()),
                 Err(Failure::Error(why)) => {
-                    let what = format!("route {} is left out: {why}", case.route);
+                    let what = match case.iopoll {
+                        true => format!("{NO_POLLING}: {why}"),
+                        false => format!("route {} is left out: {why}", case.route),
+                    };
                     if !skipped.contains(&what) {
                         skipped.push(what);
                     }
@@ -95,7 +110,7 @@ impl Contest {
         }
         let peer = bench.peers.then(|| Peer::of(device)).flatten();
         let contest = Self {
-            hardware: Hardware::of(&target, device),
+            hardware,
             device: device.clone(),
             file_system: file_system.unwrap_or_default(),
             entries,
@@ -195,14 +210,14 @@ impl Contest {
         Ok(())
     }
 
-    /// One case of each route and engine.
+    /// One case of each way of reading.
     pub fn verify(&mut self) -> Outcome {
-        let mut seen: Vec<(Route, forebay::EngineChoice, bool)> = Vec::new();
+        let mut seen: Vec<(Way, bool)> = Vec::new();
         for number in 0..self.entries.len() {
             let case = self.entries[number].case.clone();
-            let done = seen.iter().find(|(route, engine, _)| (*route, *engine) == (case.route, case.engine)).copied();
-            let right = match done {
-                Some((.., right)) => right,
+            let way = (case.route, case.engine, case.iopoll);
+            let right = match seen.iter().find(|(known, _)| *known == way) {
+                Some((_, right)) => *right,
                 None => {
                     let rig = Rig::new(&case, &self.device, &self.target.path)?;
                     let wrong = verify::verify(&rig, &self.target, number as u64)?;
@@ -212,7 +227,7 @@ impl Contest {
                             .push(format!("{name} at {offset}: the first wrong byte that route {route} brought"));
                     }
                     let right = wrong.is_none();
-                    seen.push((case.route, case.engine, right));
+                    seen.push((way, right));
                     right
                 }
             };
@@ -221,6 +236,9 @@ impl Contest {
         Ok(())
     }
 }
+
+/// What decides which code brings the bytes.
+type Way = (Route, forebay::EngineChoice, bool);
 
 /// What all runs together have proven.
 fn worse(so_far: Proven, now: Proven, is_first: bool) -> Proven {

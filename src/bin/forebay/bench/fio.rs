@@ -47,6 +47,9 @@ impl Fio {
                 .arg(format!("--iodepth={}", case.depth))
                 .arg(format!("--numjobs={}", case.threads)),
         };
+        if case.iopoll {
+            command.arg("--hipri=1");
+        }
         let jobs = if case.engine == EngineChoice::Pread { case.depth } else { case.threads };
         let share = target.len / u64::from(jobs) / case.chunk * case.chunk;
         match case.pattern {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use forebay::facts::gds::NvidiaGpu;
-use forebay::facts::{self, BlockDevice, DeviceNumber, PciFunction};
+use forebay::facts::{self, BlockDevice, DeviceNumber, DiskKind, PciFunction};
 
 use super::target::Target;
 
@@ -39,6 +39,24 @@ impl Hardware {
             format!("{} ({}{model})", disk.disk, disk.kind)
         };
         self.disks.iter().map(name).collect()
+    }
+
+    /// Whether the queue of each drive can be polled; else why not, and what to do.
+    pub fn can_poll(&self) -> Result<(), String> {
+        if self.disks.is_empty() {
+            return Err("the kernel does not tell which drive holds the file; name one on a drive of its own".into());
+        }
+        match self.disks.iter().find(|disk| disk.queue.io_poll != Some(true)) {
+            None => Ok(()),
+            Some(disk) => {
+                let fix = match disk.kind {
+                    DiskKind::Nvme => "boot with some (nvme.poll_queues=N)",
+                    DiskKind::Virtio => "boot with some (virtio_blk.poll_queues=N)",
+                    _ => "measure on a drive that has some, as NVMe with nvme.poll_queues=N",
+                };
+                Err(format!("{} has no polled queues; {fix}", disk.disk))
+            }
+        }
     }
 
     /// Of NVIDIA's GPU and the drives: what holds either back, with `before` as it was when the runs began.

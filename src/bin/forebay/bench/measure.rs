@@ -26,6 +26,8 @@ pub struct Run {
     pub routes: RouteBytes,
     pub direct_bytes: u64,
     pub buffered_bytes: u64,
+    /// Answers that were polled for.
+    pub polled: u64,
 }
 
 impl Run {
@@ -43,12 +45,27 @@ impl Rig {
             .rings(case.threads)
             .chunk(case.chunk.next_multiple_of(GRAIN))
             .coalesce_gap(0)
+            .iopoll(case.iopoll)
             .latencies(true);
         let memory = case.memory();
         let carrier = Carrier::builder().device(device).reader(reader).route(case.route).budget(memory);
         let carrier = carrier.device_budget(memory).build().map_err(Failure::of)?;
         let file = carrier.open(path).map_err(Failure::of)?;
         Ok(Self { carrier, file })
+    }
+
+    /// The same, with what a case is about tried by doing.
+    pub fn tried(case: &Case, device: &Device, path: &std::path::Path) -> Result<Self, Failure> {
+        let rig = Self::new(case, device, path)?;
+        if case.iopoll {
+            let first = Extent::new(&rig.file, 0, case.chunk);
+            rig.carrier.carry_blocking(&[first]).map_err(Failure::of)?;
+            if rig.carrier.reader().stats().polled == 0 {
+                let system = rig.file.file_system();
+                return Err(Failure::Error(format!("{system}, or its ring, does not poll; name a block device")));
+            }
+        }
+        Ok(rig)
     }
 
     /// Reads for `time`; a cold page cache no more than once over. `more` is asked between requests.
@@ -75,8 +92,10 @@ impl Rig {
         run.seconds = start.elapsed().as_secs_f64();
         run.used = before.until(&Usage::now(), run.seconds);
         run.latencies = reader.latencies().unwrap_or_default().since(&latencies);
-        run.direct_bytes = reader.stats().bytes_direct - stats.bytes_direct;
-        run.buffered_bytes = reader.stats().bytes_buffered - stats.bytes_buffered;
+        let after = reader.stats();
+        run.direct_bytes = after.bytes_direct - stats.bytes_direct;
+        run.buffered_bytes = after.bytes_buffered - stats.bytes_buffered;
+        run.polled = after.polled - stats.polled;
         Ok(run)
     }
 }

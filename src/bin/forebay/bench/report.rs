@@ -30,7 +30,7 @@ impl Contest {
             .map(|entry| {
                 let alike = |other: &&&Entry| {
                     let (a, b) = (&entry.case, &other.case);
-                    (a.pattern, a.chunk, a.route, a.cache) == (b.pattern, b.chunk, b.route, b.cache)
+                    (a.pattern, a.chunk, a.route, a.cache, a.iopoll) == (b.pattern, b.chunk, b.route, b.cache, b.iopoll)
                         && b.in_flight() >= a.in_flight()
                 };
                 let best = measured.iter().filter(alike).map(|other| rate(other)).fold(0.0, f64::max);
@@ -110,6 +110,7 @@ impl Contest {
             chunk: case.chunk,
             depth: case.depth,
             threads: case.threads,
+            iopoll: runs.iter().all(|run| run.polled > 0),
             cache: self.cache_of(entry).into(),
             bytes,
             seconds: runs.iter().map(|run| run.seconds).sum(),

@@ -23,6 +23,9 @@ pub struct Row {
     pub chunk: u64,
     pub depth: u32,
     pub threads: u32,
+    /// Whether the drive was polled for answers, by proof; reports from before it was counted say nothing of it.
+    #[serde(default)]
+    pub iopoll: bool,
     /// `cold` and `warm` are proven; `unproven` is neither; `memory` is a file system in memory.
     pub cache: String,
     /// Of all runs.
@@ -101,7 +104,7 @@ impl fmt::Display for By {
 }
 
 /// What does not change a row: two reports are compared row by row where all of this is the same.
-pub type Key = (Pattern, String, String, String, u64, u32, u32, String);
+pub type Key = (Pattern, String, String, String, u64, u32, u32, bool, String);
 
 impl Row {
     pub fn key(&self) -> Key {
@@ -113,9 +116,19 @@ impl Row {
             self.chunk,
             self.depth,
             self.threads,
+            self.iopoll,
             self.cache.clone(),
         )
     }
+
+    /// The way in words, as short as a table needs it.
+    pub fn way(&self) -> String {
+        way(&self.route, self.iopoll)
+    }
+}
+
+pub fn way(route: &str, iopoll: bool) -> String {
+    format!("{}{}", route.replace('_', " "), if iopoll { " polled" } else { "" })
 }
 
 pub fn cache_name(cache: Cache) -> &'static str {

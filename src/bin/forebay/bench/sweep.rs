@@ -53,8 +53,9 @@ impl Profile {
     }
 }
 
-/// All that is to be measured, in an order in which neighbours can be compared.
-pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Device) -> Vec<Case> {
+/// All that is to be measured, in an order in which neighbours can be compared. `can_poll` says whether the drive's queue can
+/// be polled.
+pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Device, can_poll: bool) -> Vec<Case> {
     let engines = match common.engine {
         args::Engine::Auto => match forebay::Reader::builder().budget(1 << 20).build() {
             Ok(reader) if reader.engine() == forebay::EngineKind::Uring => vec![EngineChoice::Uring],
@@ -85,8 +86,9 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
                 for &chunk in &chunks {
                     for &depth in &depths {
                         for &threads in &threads {
+                            let pattern = grid.pattern;
                             let case =
-                                |cache| Case { pattern: grid.pattern, route, engine, chunk, depth, threads, cache };
+                                |cache| Case { pattern, route, engine, chunk, depth, threads, cache, iopoll: false };
                             match route {
                                 // How deep does not change much of what memory gives: only at the ends of the grid.
                                 Route::Cached if depth == deepest && threads == most => {
@@ -111,7 +113,73 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
             kept.push(case);
         }
     }
+    let mut kept = polled(kept, bench, can_poll);
     // So that the page cache is filled once a round.
     kept.sort_by_key(|case| case.cache == Cache::Warm);
     kept
+}
+
+/// The same cases polled, each beside its like: as was asked for, or the one of a profile that polling is for.
+fn polled(cases: Vec<Case>, bench: &args::Bench, can_poll: bool) -> Vec<Case> {
+    let has_one = matches!(bench.profile, Profile::All | Profile::Random) && can_poll && bench.iopoll.is_empty();
+    let small = |case: &&Case| case.pattern == Pattern::Random && case.chunk == 4 * KIB && case.may_poll();
+    let own = if has_one { cases.iter().filter(small).max_by_key(|case| case.in_flight()).cloned() } else { None };
+    let is_asked = |iopoll: bool| if bench.iopoll.is_empty() { !iopoll } else { bench.iopoll.contains(&iopoll) };
+    let ways = |case: Case| {
+        let iopoll = is_asked(true) && case.may_poll() || own.as_ref() == Some(&case);
+        let plain = is_asked(false).then(|| case.clone());
+        plain.into_iter().chain(iopoll.then_some(Case { iopoll, ..case }))
+    };
+    cases.into_iter().flat_map(ways).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn cases(flags: &[&str], can_poll: bool) -> Vec<Case> {
+        let usual = (!flags.iter().any(|flag| flag.starts_with("--engine"))).then_some("--engine=uring");
+        let flags = ["forebay", "bench", "--device=host"].into_iter().chain(usual).chain(flags.iter().copied());
+        let args::Cli { command, common } = args::Cli::parse_from(flags);
+        let args::Command::Bench(bench) = command else { panic!("not a bench") };
+        super::cases(&common, &bench, &forebay::Device::host(), can_poll)
+    }
+
+    #[test]
+    fn the_deepest_small_reads_are_polled_too_where_the_queue_can_be() {
+        for profile in ["--profile=random", "--profile=all"] {
+            let with = cases(&[profile], true);
+            let polled: Vec<&Case> = with.iter().filter(|case| case.iopoll).collect();
+            let [case] = polled[..] else { panic!("{polled:?}") };
+            assert_eq!(
+                (case.pattern, case.route, case.chunk, case.depth, case.threads),
+                (Pattern::Random, Route::Bounce, 4 * KIB, 32, 2)
+            );
+            // Beside it, for the comparison.
+            let at = with.iter().position(|other| other == case).unwrap();
+            assert_eq!(with[at - 1], Case { iopoll: false, ..case.clone() });
+            let without: Vec<Case> = with.iter().filter(|case| !case.iopoll).cloned().collect();
+            assert_eq!(cases(&[profile], false), without);
+        }
+        for flags in
+            [&["--profile=images"][..], &["--profile=random", "--iopoll=false"], &["--profile=random", "--chunk=16KiB"]]
+        {
+            assert!(cases(flags, true).iter().all(|case| !case.iopoll), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_polled_and_nothing_that_cannot_be() {
+        let polled = cases(&["--profile=sequential", "--iopoll=true"], false);
+        assert!(
+            polled.iter().all(|case| case.iopoll && case.route == Route::Bounce) && polled.len() == 9,
+            "{polled:?}"
+        );
+        let both = cases(&["--profile=sequential", "--iopoll=true,false"], false);
+        let plain = cases(&["--profile=sequential"], false);
+        assert_eq!(both.len(), plain.len() + polled.len());
+        assert_eq!(cases(&["--engine=pread", "--iopoll=true"], true), []);
+    }
 }

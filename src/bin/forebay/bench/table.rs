@@ -23,7 +23,7 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
             format!("{:?}", row.pattern).to_lowercase(),
             shown(row.chunk),
             if row.threads == 1 { row.depth.to_string() } else { format!("{}x{}", row.depth, row.threads) },
-            format!("{}{}", row.route.replace('_', " "), if row.emulated { " (emulated)" } else { "" }),
+            format!("{}{}", row.way(), if row.emulated { " (emulated)" } else { "" }),
             row.cache.clone(),
             figures(row.bytes_per_second / 1e9),
             format!("[{}-{}]", figures(least), figures(most)),

@@ -77,6 +77,7 @@ mod tests {
             depth: 2,
             threads: 1,
             cache: Cache::Cold,
+            iopoll: false,
         };
         let wrong = |target: &Target| {
             let rig = Rig::new(&case, &Device::host(), &target.path).unwrap_or_else(|failure| panic!("{failure:?}"));

@@ -362,6 +362,9 @@ impl Worker {
             self.again.push_back(key);
             return;
         }
+        if flight.polled {
+            carried.job.note_polled();
+        }
         match carried.job.answer(flight.part, &mut flight.progress, answer) {
             Next::Read => return self.again.push_back(key),
             Next::Later(pause) => return self.later.push((Instant::now() + pause, key)),

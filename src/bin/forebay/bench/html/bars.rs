@@ -195,7 +195,7 @@ fn bar(area: &Area<'_>, route: &str, (from, to): (i32, i32), y: i32) -> Result<(
 
 /// So short that it fits beside a figure.
 fn name(number: usize, row: &Row) -> String {
-    let route = if row.route == "direct_compat" { "compat" } else { &row.route };
+    let route = if row.route == "direct_compat" { "compat".into() } else { row.way() };
     let threads = if row.threads == 1 { String::new() } else { format!("×{}", row.threads) };
     let pattern = format!("{:?}", row.pattern).to_lowercase();
     let (chunk, depth, cache) = (shown(row.chunk), row.depth, &row.cache);

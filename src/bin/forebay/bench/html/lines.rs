@@ -52,7 +52,7 @@ pub fn plots(rows: &[Row]) -> Result<Vec<Plot>, Broken> {
 }
 
 fn way(row: &Row) -> String {
-    format!("{}, {}", row.route.replace('_', " "), row.cache)
+    format!("{}, {}", row.way(), row.cache)
 }
 
 fn in_flight(row: &Row) -> u64 {

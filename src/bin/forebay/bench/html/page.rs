@@ -44,7 +44,7 @@ fn head(rows: &[Row], summary: &Summary) -> String {
                 rate(row.bytes_per_second),
                 escaped(&reads(row)),
                 escaped(&row.device),
-                escaped(&row.route.replace('_', " ")),
+                escaped(&row.way()),
                 escaped(&of_cache(row)),
                 row.bound.by,
             );
@@ -251,7 +251,7 @@ fn cells(row: &Row, has_peer: bool) -> Vec<String> {
         shown(row.chunk),
         row.depth.to_string(),
         row.threads.to_string(),
-        row.route.replace('_', " "),
+        row.way(),
         row.engine.clone(),
         row.mode.clone(),
         row.cache.clone(),
@@ -298,6 +298,9 @@ fn method(summary: &Summary) -> String {
         "Page cache: cold and warm are what the kernel itself said of the file before each run: less than 0.1 % of it in the \
          page cache, or more than 99.9 %. Unproven is neither, or a kernel that does not tell; memory is a file system \
          that has no drive, where nothing is cold. Cached before and after are the most of any run."
+            .to_owned(),
+        "Polled: the drive was asked for answers over and over (IOPOLL), where others wait for its interrupts; its queue can be \
+         polled, and it answered so."
             .to_owned(),
         "Latency is from a read's begin until all of it has landed. Processor time is that of this process and of the \
          kernel's workers for it."
