@@ -24,7 +24,8 @@ pub(super) fn carrier(
         By::Own(builder) if is_host => {
             /// Bytes that are read before they are put together: so many, but of little no more than there is.
             const CHUNK: std::ops::RangeInclusive<u64> = 64 << 10..=2 << 20;
-            let builder = prepared(builder.clone(), options, tuned).map_reader(|reader| reader.rings_unless_set(rings()));
+            let builder =
+                prepared(builder.clone(), options, tuned).map_reader(|reader| reader.rings_unless_set(rings()));
             // To find how much is needed, files are opened by one that has next to nothing.
             let small = builder.clone().device(device).budget(1 << 20).build()?;
             let files = open(&small, checkpoint, plans)?;

@@ -8,6 +8,7 @@ mod throttle;
 mod bench;
 mod bench_html;
 mod bench_polled;
+mod bench_tune;
 mod cat;
 mod device;
 mod doctor;

@@ -117,6 +117,18 @@ impl Knobs {
         }
     }
 
+    /// Answers so many of those held back, the first ones first, and goes on holding back.
+    pub fn release_some(&self, count: usize) {
+        let waiting: Vec<_> = {
+            let mut stall = lock(&self.stall);
+            let count = count.min(stall.waiting.len());
+            stall.waiting.drain(..count).collect()
+        };
+        for (ask, reply) in waiting {
+            self.answer(ask, reply);
+        }
+    }
+
     pub fn stalled(&self) -> usize {
         lock(&self.stall).waiting.len()
     }

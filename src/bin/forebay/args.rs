@@ -70,6 +70,13 @@ pub struct Bench {
     /// polls, and only for reads past the page cache (route bounce)
     #[arg(long, value_name = "true|false", value_delimiter = ',')]
     pub iopoll: Vec<bool>,
+    /// Searches for the engine, depth, rings and chunk of a reader that are best for the profile's reads, between those that
+    /// other flags give, and tells them; rows are what was tried
+    #[arg(long, conflicts_with = "compare")]
+    pub tune: bool,
+    /// Keeps what --tune finds for the file system, the drive and the device, in this user's settings: --tuned takes it
+    #[arg(long, requires = "tune")]
+    pub save: bool,
     /// About how long the measuring takes, in all
     #[arg(long, default_value = "30", value_parser = bench::seconds)]
     pub seconds: f64,

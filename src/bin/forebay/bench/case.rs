@@ -57,7 +57,9 @@ impl Case {
     /// Host memory that it takes: what is under way, and what is being taken.
     pub fn memory(&self) -> u64 {
         // A read may begin and end inside a block.
-        REQUESTS as u64 * self.reads_a_request() * (self.chunk.next_multiple_of(4096) + 8192) + (4 << 20)
+        let read = self.chunk.next_multiple_of(4096) + 8192;
+        // A carrier reads no more at once than a third of what it has.
+        (REQUESTS as u64 * self.reads_a_request()).max(3) * read + (4 << 20)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::json;
 use crate::stdout::Stdout;
 
 /// Less likely by chance than this is told as a change.
-const SIGNIFICANT: f64 = 0.05;
+pub const SIGNIFICANT: f64 = 0.05;
 
 #[derive(Serialize)]
 struct Change<'a> {
@@ -152,7 +152,7 @@ fn rows(path: &Path) -> Result<BTreeMap<String, Row>, Failure> {
 
 /// The exact two-sided test of Mann and Whitney (1947): how likely, with no difference, the ranks of two lists of runs lie as
 /// far apart as they do. `None` where no lists of their lengths could lie far enough apart to tell.
-fn likely(before: &[f64], after: &[f64]) -> Option<f64> {
+pub fn likely(before: &[f64], after: &[f64]) -> Option<f64> {
     /// All ways to choose so many of so many are gone through.
     const MOST: usize = 10;
     let (before, after) = (&before[..before.len().min(MOST)], &after[..after.len().min(MOST)]);

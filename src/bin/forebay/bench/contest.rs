@@ -22,7 +22,7 @@ use crate::stderr::Progress;
 /// Rounds, unless so many would leave each run too short: so few that chance is seen, and enough to compare reports by.
 const ROUNDS: usize = 5;
 /// A run shorter than this measures its beginning and its end.
-const SHORTEST: Duration = Duration::from_millis(150);
+pub const SHORTEST: Duration = Duration::from_millis(150);
 
 /// All cases, with what was measured of each.
 pub struct Contest {
@@ -38,6 +38,7 @@ pub struct Contest {
     pub ceilings: Ceilings,
     pub warnings: Vec<String>,
     pub interrupted: bool,
+    budget: u64,
 }
 
 const NO_POLLING: &str = "polling (--iopoll true) is left out";
@@ -53,90 +54,89 @@ pub struct Entry {
 }
 
 impl Contest {
-    pub fn new(
-        common: &Common,
-        bench: &args::Bench,
-        device: &Device,
-        target: Target,
-    ) -> Result<(Self, Vec<String>), Failure> {
-        let budget = common.budget.map_or(1 << 30, |budget| budget.0);
-        let mut skipped = Vec::new();
-        let mut entries = Vec::new();
-        let mut file_system = None;
-        let hardware = Hardware::of(&target, device);
-        let can_poll = hardware.can_poll();
-        let cases = sweep::cases(common, bench, device, can_poll.is_ok());
-        if bench.iopoll.contains(&true) && !cases.iter().any(|case| case.iopoll) {
-            skipped.push(format!(
-                "{NO_POLLING}: only io_uring polls, and only for reads past the page cache; \
-                 let it have them (--engine uring --route bounce)"
-            ));
-        }
-        for case in cases {
-            if case.memory() > budget {
-                let what = "takes more than the budget; raise it (--budget)";
-                skipped.push(format!("{} at depth {}: {} {what}", shown(case.chunk), case.depth, shown(case.memory())));
-                continue;
-            }
-            if case.chunk > target.len {
-                skipped.push(format!("{}: larger than the file; name a larger one", shown(case.chunk)));
-                continue;
-            }
-            let polled = if case.iopoll { can_poll.clone().map_err(Failure::Error) } else { Ok(()) };
-            match polled.and_then(|()| Rig::tried(&case, device, &target.path)) {
-                Ok(rig) => file_system = Some(rig.file.file_system()),
-                Err(Failure::Error(why)) => {
-                    let what = match case.iopoll {
-                        true => format!("{NO_POLLING}: {why}"),
-                        false => format!("route {} is left out: {why}", case.route),
-                    };
-                    if !skipped.contains(&what) {
-                        skipped.push(what);
-                    }
-                    continue;
-                }
-                Err(failure) => return Err(failure),
-            }
-            let (runs, peer) = (Vec::new(), Vec::new());
-            entries.push(Entry {
-                case,
-                runs,
-                peer,
-                before: None,
-                after: None,
-                proven: Proven::Unknown,
-                verified: None,
-            });
-        }
-        let peer = bench.peers.then(|| Peer::of(device)).flatten();
-        let contest = Self {
-            hardware,
+    /// Without anything to measure yet.
+    pub fn new(common: &Common, bench: &args::Bench, device: &Device, target: Target) -> Self {
+        Self {
+            hardware: Hardware::of(&target, device),
             device: device.clone(),
-            file_system: file_system.unwrap_or_default(),
-            entries,
-            peer,
+            file_system: String::new(),
+            entries: Vec::new(),
+            peer: (bench.peers && !bench.tune).then(|| Peer::of(device)).flatten(),
             rounds: bench.rounds.unwrap_or(ROUNDS),
             may_have_fewer: bench.rounds.is_none(),
             ceilings: Ceilings::default(),
             warnings: Vec::new(),
             interrupted: false,
+            budget: common.budget.map_or(1 << 30, |budget| budget.0),
             target,
-        };
-        Ok((contest, skipped))
+        }
+    }
+
+    /// All cases that the flags ask for and that can be measured. Why others cannot.
+    pub fn enter_all(&mut self, common: &Common, bench: &args::Bench) -> Result<Vec<String>, Failure> {
+        let mut left_out = Vec::new();
+        let cases = sweep::cases(common, bench, &self.device, self.hardware.can_poll().is_ok());
+        if bench.iopoll.contains(&true) && !cases.iter().any(|case| case.iopoll) {
+            left_out.push(format!(
+                "{NO_POLLING}: only io_uring polls, and only for reads past the page cache; \
+                 let it have them (--engine uring --route bounce)"
+            ));
+        }
+        for case in cases {
+            match self.entry(&case) {
+                Ok(_) => {}
+                Err(Failure::Error(why)) => {
+                    if !left_out.contains(&why) {
+                        left_out.push(why);
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(left_out)
+    }
+
+    /// The entry of a case, which is made where there is none.
+    pub fn entry(&mut self, case: &Case) -> Result<usize, Failure> {
+        if let Some(number) = self.entries.iter().position(|entry| entry.case == *case) {
+            return Ok(number);
+        }
+        self.file_system = self.tried(case)?.file.file_system();
+        self.entries.push(Entry {
+            case: case.clone(),
+            runs: Vec::new(),
+            peer: Vec::new(),
+            before: None,
+            after: None,
+            proven: Proven::Unknown,
+            verified: None,
+        });
+        Ok(self.entries.len() - 1)
+    }
+
+    /// Sees that a case can be measured.
+    pub fn tried(&self, case: &Case) -> Result<Rig, Failure> {
+        if case.memory() > self.budget {
+            let what = "takes more than the budget; raise it (--budget)";
+            let (chunk, memory) = (shown(case.chunk), shown(case.memory()));
+            return Err(Failure::Error(format!("{chunk} at depth {}: {memory} {what}", case.depth)));
+        }
+        if case.chunk > self.target.len {
+            let chunk = shown(case.chunk);
+            return Err(Failure::Error(format!("{chunk}: larger than the file; name a larger one")));
+        }
+        let polled = if case.iopoll { self.hardware.can_poll().map_err(Failure::Error) } else { Ok(()) };
+        polled.and_then(|()| Rig::tried(case, &self.device, &self.target.path)).map_err(|failure| match failure {
+            Failure::Error(why) if case.iopoll => Failure::Error(format!("{NO_POLLING}: {why}")),
+            Failure::Error(why) => Failure::Error(format!("route {} is left out: {why}", case.route)),
+            failure => failure,
+        })
     }
 
     /// As many rounds as `time` allows of runs that are long enough, in all.
     pub fn run(&mut self, time: Duration, interrupt: &Interrupt) -> Outcome {
         let sides = if self.peer.is_some() { 2 } else { 1 };
-        let (memory, all) = ceilings::memory(Duration::from_millis(200));
-        (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
-        match self.device.link_rates(ceilings::LINK_CHUNK, Duration::from_millis(200)) {
-            Ok(rates) => {
-                self.ceilings.to_device = rates.map(|rates| rates.to_device);
-                self.ceilings.to_host = rates.map(|rates| rates.to_host);
-            }
-            Err(error) => self.warnings.push(format!("the link to the device could not be measured: {error}")),
-        }
+        self.measure_ceilings();
         let turns = self.entries.len() * sides;
         let fitting = (time.as_secs_f64() / SHORTEST.as_secs_f64() / turns as f64) as usize;
         if fitting < self.rounds && self.may_have_fewer {
@@ -176,7 +176,20 @@ impl Contest {
         Ok(())
     }
 
-    fn turn(&mut self, number: usize, round: u64, time: Duration, interrupt: &Interrupt) -> Outcome {
+    /// What the machine can do of itself.
+    pub fn measure_ceilings(&mut self) {
+        let (memory, all) = ceilings::memory(Duration::from_millis(200));
+        (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
+        match self.device.link_rates(ceilings::LINK_CHUNK, Duration::from_millis(200)) {
+            Ok(rates) => {
+                self.ceilings.to_device = rates.map(|rates| rates.to_device);
+                self.ceilings.to_host = rates.map(|rates| rates.to_host);
+            }
+            Err(error) => self.warnings.push(format!("the link to the device could not be measured: {error}")),
+        }
+    }
+
+    pub fn turn(&mut self, number: usize, round: u64, time: Duration, interrupt: &Interrupt) -> Outcome {
         let (target, entry) = (&self.target, &mut self.entries[number]);
         let told = |error: std::io::Error| Failure::Error(format!("{}: its page cache: {error}", target.name));
         let rig = Rig::new(&entry.case, &self.device, &target.path)?;

@@ -49,6 +49,8 @@ impl Rig {
             .latencies(true);
         let memory = case.memory();
         let carrier = Carrier::builder().device(device).reader(reader).route(case.route).budget(memory);
+        // What is copied at once bounds what is read at once.
+        let carrier = carrier.chunk(case.chunk.max(4 << 20));
         let carrier = carrier.device_budget(memory).build().map_err(Failure::of)?;
         let file = carrier.open(path).map_err(Failure::of)?;
         Ok(Self { carrier, file })

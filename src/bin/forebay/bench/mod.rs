@@ -21,6 +21,7 @@ mod summary;
 mod sweep;
 mod table;
 mod target;
+mod tune;
 mod usage;
 mod verify;
 
@@ -38,6 +39,7 @@ use crate::stderr::{self, Progress};
 use crate::stdout::Stdout;
 use crate::{carrier, json};
 use contest::Contest;
+use row::Row;
 use summary::Summary;
 use target::Target;
 
@@ -58,14 +60,23 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
         }
     };
     let page = bench.html.as_ref().map(|path| html::Page::at(path, &target)).transpose()?;
-    let (mut contest, skipped) = Contest::new(common, bench, &device, target)?;
+    let mut contest = Contest::new(common, bench, &device, target);
+    if bench.tune {
+        let tuned = tune::tune(common, bench, &mut contest, time, &interrupt)?;
+        return tell(common, contest.report(bench.verify, tuned, &interrupt)?, page);
+    }
+    let skipped = contest.enter_all(common, bench)?;
     skipped.iter().for_each(|why| stderr::line(&format!("warning: {why}")));
     if contest.entries.is_empty() {
         let why = skipped.first().map_or("nothing to measure", String::as_str);
         return Err(Failure::Error(format!("{}: no case can be measured: {why}", contest.target.name)));
     }
     contest.run(time, &interrupt)?;
-    let (rows, summary) = contest.report(bench.verify, &interrupt)?;
+    tell(common, contest.report(bench.verify, None, &interrupt)?, page)
+}
+
+/// The report, as it is wanted.
+fn tell(common: &Common, (rows, summary): (Vec<Row>, Summary), page: Option<html::Page>) -> Outcome {
     // Before stdout, which may be closed; a page that fails takes nothing from stdout.
     let written = page.map_or(Ok(()), |page| page.write(&rows, &summary));
     let mut stdout = Stdout::open()?;

@@ -9,12 +9,18 @@ use super::hardware::Hardware;
 use super::measure::Run;
 use super::row::{self, Latency, Row, VERSION, cache_name, median};
 use super::summary::Summary;
+use super::tune::Tuned;
 use crate::byte_count::shown;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
 impl Contest {
-    pub fn report(mut self, verify: bool, interrupt: &Interrupt) -> Result<(Vec<Row>, Summary), Failure> {
+    pub fn report(
+        mut self,
+        verify: bool,
+        tuned: Option<Tuned>,
+        interrupt: &Interrupt,
+    ) -> Result<(Vec<Row>, Summary), Failure> {
         if verify && !interrupt.has_come() {
             self.verify()?;
         }
@@ -66,6 +72,7 @@ impl Contest {
             rounds: self.rounds,
             peer: self.peer.as_ref().map(|peer| peer.name().to_owned()),
             ceilings: self.ceilings,
+            tuned,
             rows: rows.len(),
             warnings: self.warnings.clone(),
             interrupted: self.interrupted || interrupt.has_come(),

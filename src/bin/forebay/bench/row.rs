@@ -123,7 +123,8 @@ impl Row {
 
     /// The way in words, as short as a table needs it.
     pub fn way(&self) -> String {
-        way(&self.route, self.iopoll)
+        let engine = if self.engine == "pread" { " pread" } else { "" };
+        format!("{}{engine}", way(&self.route, self.iopoll))
     }
 }
 

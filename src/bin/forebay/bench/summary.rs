@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::ceilings::Ceilings;
+use super::tune::Tuned;
 use crate::byte_count::shown;
 
 #[derive(Serialize)]
@@ -19,6 +20,9 @@ pub struct Summary {
     /// The program that was measured beside us, `null` where there was none.
     pub peer: Option<String>,
     pub ceilings: Ceilings,
+    /// What was found best, where that was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<Tuned>,
     pub rows: usize,
     pub warnings: Vec<String>,
     /// SIGINT came before all rounds were done.
@@ -44,6 +48,9 @@ impl Summary {
 
     pub fn foot(&self) -> String {
         let mut text: String = self.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+        if let Some(tuned) = &self.tuned {
+            text.push_str(&tuned.in_words());
+        }
         if self.interrupted {
             text.push_str("interrupted: this is what was measured until then\n");
         }

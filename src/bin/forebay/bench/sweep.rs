@@ -1,10 +1,13 @@
 //! Which cases are measured: a profile's, with what was asked for in place of its own.
 
+use std::fmt;
+
 use clap::ValueEnum;
 use forebay::{DeviceKind, EngineChoice, Route};
 
 use super::case::{Cache, Case, Pattern};
 use crate::args;
+use crate::byte_count::ByteCount;
 
 /// What people read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,6 +26,21 @@ pub enum Profile {
     Checkpoint,
 }
 
+/// As `--profile` takes it.
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.to_possible_value().as_ref().map_or("", clap::builder::PossibleValue::get_name))
+    }
+}
+
+/// Reads that are all alike: in order, or at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    pub pattern: Pattern,
+    /// Bytes of a read at random.
+    pub len: u64,
+}
+
 /// Patterns with their chunks, depths and threads.
 struct Grid {
     pattern: Pattern,
@@ -35,6 +53,27 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 impl Profile {
+    /// The kinds of its reads, with lengths as they were asked for: of reads in order one, whose length is the reader's.
+    pub fn works(self, lens: &[ByteCount]) -> Vec<Work> {
+        let mut works = Vec::new();
+        for grid in self.grids() {
+            let asked: Vec<u64> = lens.iter().map(|len| len.0).collect();
+            let lens = match grid.pattern {
+                Pattern::Sequential => &grid.chunks[..1],
+                _ if asked.is_empty() => grid.chunks,
+                _ => &asked,
+            };
+            works.extend(lens.iter().map(|&len| Work { pattern: grid.pattern, len }));
+        }
+        let mut kept: Vec<Work> = Vec::new();
+        for work in works {
+            if !kept.contains(&work) {
+                kept.push(work);
+            }
+        }
+        kept
+    }
+
     fn grids(self) -> Vec<Grid> {
         let sequential = |chunks, depths, threads| Grid { pattern: Pattern::Sequential, chunks, depths, threads };
         let random = |chunks, depths, threads| Grid { pattern: Pattern::Random, chunks, depths, threads };
@@ -56,14 +95,7 @@ impl Profile {
 /// All that is to be measured, in an order in which neighbours can be compared. `can_poll` says whether the drive's queue can
 /// be polled.
 pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Device, can_poll: bool) -> Vec<Case> {
-    let engines = match common.engine {
-        args::Engine::Auto => match forebay::Reader::builder().budget(1 << 20).build() {
-            Ok(reader) if reader.engine() == forebay::EngineKind::Uring => vec![EngineChoice::Uring],
-            _ => vec![EngineChoice::Pread],
-        },
-        args::Engine::Uring => vec![EngineChoice::Uring],
-        args::Engine::Pread => vec![EngineChoice::Pread],
-    };
+    let engines = engines(common);
     let routes = match common.route {
         args::Route::Auto if device.kind() == DeviceKind::Host => vec![Route::Bounce, Route::Cached],
         args::Route::Auto => vec![Route::Direct, Route::Bounce, Route::Cached],
@@ -117,6 +149,18 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
     // So that the page cache is filled once a round.
     kept.sort_by_key(|case| case.cache == Cache::Warm);
     kept
+}
+
+/// What is asked for; else the one that a reader takes of itself.
+pub fn engines(common: &args::Common) -> Vec<EngineChoice> {
+    match common.engine {
+        args::Engine::Auto => match forebay::Reader::builder().budget(1 << 20).build() {
+            Ok(reader) if reader.engine() == forebay::EngineKind::Uring => vec![EngineChoice::Uring],
+            _ => vec![EngineChoice::Pread],
+        },
+        args::Engine::Uring => vec![EngineChoice::Uring],
+        args::Engine::Pread => vec![EngineChoice::Pread],
+    }
 }
 
 /// The same cases polled, each beside its like: as was asked for, or the one of a profile that polling is for.
