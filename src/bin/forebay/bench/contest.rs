@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use forebay::{Device, Route};
 
 use super::cache::{self, Proven};
-use super::case::{Cache, Case};
+use super::case::{Cache, Case, Pattern};
 use super::ceilings::{self, Ceilings};
 use super::hardware::Hardware;
 use super::measure::{Rig, Run};
@@ -83,8 +83,8 @@ impl Contest {
                 continue;
             }
             let polled = if case.iopoll { can_poll.clone().map_err(Failure::Error) } else { Ok(()) };
-            match polled.and_then(|()| Rig::tried(&case, device, &target.path)) {
-                Ok(rig) => file_system = Some(rig.file.file_system()),
+            match polled.and_then(|()| Rig::try_out(&case, device, &target.path)) {
+                Ok(found) => file_system = Some(found),
                 Err(Failure::Error(why)) => {
                     let what = match case.iopoll {
                         true => format!("{NO_POLLING}: {why}"),
@@ -215,7 +215,7 @@ impl Contest {
         let mut seen: Vec<(Way, bool)> = Vec::new();
         for number in 0..self.entries.len() {
             let case = self.entries[number].case.clone();
-            let way = (case.route, case.engine, case.iopoll);
+            let way = (case.pattern == Pattern::Loader, case.route, case.engine, case.iopoll);
             let right = match seen.iter().find(|(known, _)| *known == way) {
                 Some((_, right)) => *right,
                 None => {
@@ -238,7 +238,7 @@ impl Contest {
 }
 
 /// What decides which code brings the bytes.
-type Way = (Route, forebay::EngineChoice, bool);
+type Way = (bool, Route, forebay::EngineChoice, bool);
 
 /// What all runs together have proven.
 fn worse(so_far: Proven, now: Proven, is_first: bool) -> Proven {
