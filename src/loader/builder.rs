@@ -254,7 +254,7 @@ impl LoaderBuilder {
         if let Some(stream) = &self.stream {
             carrier.can_follow(stream).map_err(BuildError::Device)?;
         }
-        let engine = carrier.reader().engine();
+        let (engine, reads) = (carrier.reader().engine(), carrier.reader().counters());
         let settings = self.settings();
         let held = if self.device.kind() == DeviceKind::Host { self.budget } else { self.device_budget };
         // Of the host's budget some is for what is read beside its place.
@@ -286,7 +286,7 @@ impl LoaderBuilder {
         })
         .map_err(refused)?;
         let device = self.device;
-        Ok(Loader { shared, threads, origin, device, engine, batches_an_epoch, batches_left })
+        Ok(Loader { shared, threads, origin, device, engine, reads, batches_an_epoch, batches_left })
     }
 
     /// The order, from where it begins.

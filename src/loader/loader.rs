@@ -16,7 +16,7 @@ use super::stats::LoaderStats;
 use crate::dataset::Dataset;
 use crate::device::Device;
 use crate::sampler::State;
-use crate::storage::EngineKind;
+use crate::storage::{Counters, EngineKind, Histogram, Latencies, Stats};
 use crate::sync::Threads;
 
 /// Gives the batches of a dataset in the memory of a device, made ahead of whoever takes them.
@@ -60,6 +60,8 @@ pub struct Loader {
     pub(super) origin: Arc<Origin>,
     pub(super) device: Device,
     pub(super) engine: EngineKind,
+    /// Its reader's, which goes with its threads.
+    pub(super) reads: Arc<Counters>,
     pub(super) batches_an_epoch: u64,
     pub(super) batches_left: Option<u64>,
 }
@@ -119,6 +121,18 @@ impl Loader {
     /// Where batches land.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What its reader has done so far, also for batches that nobody has taken yet. Bytes that cuFile carried are not
+    /// among these.
+    pub fn reader_stats(&self) -> Stats {
+        self.reads.now()
+    }
+
+    /// How long its reads took so far, as [`Reader::latencies`](crate::Reader::latencies); `None` unless its
+    /// [carrier's reader](LoaderBuilder::carrier) was [asked for them](crate::ReaderBuilder::latencies).
+    pub fn latencies(&self) -> Option<Latencies> {
+        self.reads.latencies().map(Histogram::now)
     }
 
     /// The engine that reads.

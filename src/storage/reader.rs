@@ -134,6 +134,11 @@ impl Reader {
         &self.core.arena
     }
 
+    /// Where it counts, for who tells of it after it is gone.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.core.counters)
+    }
+
     pub(crate) fn settings(&self) -> PlanSettings {
         self.core.settings
     }

@@ -7,6 +7,7 @@ mod throttle;
 
 mod bench;
 mod bench_html;
+mod bench_loader;
 mod bench_polled;
 mod bench_tune;
 mod cat;

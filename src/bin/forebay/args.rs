@@ -56,7 +56,8 @@ pub struct Bench {
     /// What is read for
     #[arg(long, value_enum, default_value_t = Profile::All)]
     pub profile: Profile,
-    /// Bytes of a read, several with commas, in place of the profile's
+    /// Bytes of a read, a multiple of 4KiB, several with commas, in place of the profile's; with the profile loader those of a
+    /// record, any number of them
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = chunk)]
     pub chunk: Vec<ByteCount>,
     /// Reads under way at once for each thread, several with commas, in place of the profile's
@@ -100,11 +101,11 @@ pub struct Bench {
     pub compare: Vec<PathBuf>,
 }
 
-/// A multiple of a block, up to what one read may ask for.
+/// From a block to what one read may ask for.
 fn chunk(text: &str) -> Result<ByteCount, String> {
     match text.parse()? {
-        ByteCount(bytes) if bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 256 << 20 => Ok(ByteCount(bytes)),
-        _ => Err("a multiple of 4KiB up to 256MiB".to_owned()),
+        ByteCount(bytes) if (4096..=256 << 20).contains(&bytes) => Ok(ByteCount(bytes)),
+        _ => Err("from 4KiB to 256MiB".to_owned()),
     }
 }
 

@@ -67,6 +67,9 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
             }
         };
         let fix = match (case.route, case.chunk < 64 << 10) {
+            _ if case.pattern == Pattern::Loader => {
+                "a ring more (--threads) where it is a ring's, else more processors"
+            }
             (Route::Cached, _) => "more threads, or read past the page cache (--route bounce)",
             (_, true) => "larger reads, a ring more (--threads), or polling (--iopoll true)",
             (_, false) => "a ring more (--threads), where a processor is left for it",
@@ -77,10 +80,7 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
         return through_the_cache(case, rate_now, ceilings);
     }
     let share = if best > 0.0 { (rate_now / best).min(1.0) } else { 1.0 };
-    let what = match case.pattern {
-        Pattern::Sequential => "in order",
-        Pattern::Random => "at random",
-    };
+    let what = case.pattern.in_words();
     match share >= NEAR {
         true => Bound {
             by: By::Drive,

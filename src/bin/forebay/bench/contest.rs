@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use forebay::{Device, Route};
 
 use super::cache::{self, Proven};
-use super::case::{Cache, Case};
+use super::case::{Cache, Case, Pattern};
 use super::ceilings::{self, Ceilings};
 use super::hardware::Hardware;
 use super::measure::{Rig, Run};
@@ -101,7 +101,7 @@ impl Contest {
         if let Some(number) = self.entries.iter().position(|entry| entry.case == *case) {
             return Ok(number);
         }
-        self.file_system = self.tried(case)?.file.file_system();
+        self.file_system = self.try_out(case)?;
         self.entries.push(Entry {
             case: case.clone(),
             runs: Vec::new(),
@@ -114,8 +114,8 @@ impl Contest {
         Ok(self.entries.len() - 1)
     }
 
-    /// Sees that a case can be measured.
-    pub fn tried(&self, case: &Case) -> Result<Rig, Failure> {
+    /// Sees that a case can be measured. The file system that the file is on.
+    pub fn try_out(&self, case: &Case) -> Result<String, Failure> {
         if case.memory() > self.budget {
             let what = "takes more than the budget; raise it (--budget)";
             let (chunk, memory) = (shown(case.chunk), shown(case.memory()));
@@ -126,7 +126,7 @@ impl Contest {
             return Err(Failure::Error(format!("{chunk}: larger than the file; name a larger one")));
         }
         let polled = if case.iopoll { self.hardware.can_poll().map_err(Failure::Error) } else { Ok(()) };
-        polled.and_then(|()| Rig::tried(case, &self.device, &self.target.path)).map_err(|failure| match failure {
+        polled.and_then(|()| Rig::try_out(case, &self.device, &self.target.path)).map_err(|failure| match failure {
             Failure::Error(why) if case.iopoll => Failure::Error(format!("{NO_POLLING}: {why}")),
             Failure::Error(why) => Failure::Error(format!("route {} is left out: {why}", case.route)),
             failure => failure,
@@ -228,7 +228,7 @@ impl Contest {
         let mut seen: Vec<(Way, bool)> = Vec::new();
         for number in 0..self.entries.len() {
             let case = self.entries[number].case.clone();
-            let way = (case.route, case.engine, case.iopoll);
+            let way = (case.pattern == Pattern::Loader, case.route, case.engine, case.iopoll);
             let right = match seen.iter().find(|(known, _)| *known == way) {
                 Some((_, right)) => *right,
                 None => {
@@ -251,7 +251,7 @@ impl Contest {
 }
 
 /// What decides which code brings the bytes.
-type Way = (Route, forebay::EngineChoice, bool);
+type Way = (bool, Route, forebay::EngineChoice, bool);
 
 /// What all runs together have proven.
 fn worse(so_far: Proven, now: Proven, is_first: bool) -> Proven {

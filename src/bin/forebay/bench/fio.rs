@@ -2,6 +2,9 @@
 //!
 //! The same file, block, depth and jobs, with fixed buffers and registered files as on our side; offsets uniformly random
 //! with repeats (`norandommap`). Time is fio's own run time, without its start-up.
+//!
+//! It has no loader. Beside one it reads whole blocks at random, as many as a record fills: 152 KiB for one of 150. It puts
+//! nothing together, and all that it reads is counted, where a loader's rate is of the records alone.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use forebay::{EngineChoice, Route};
 use serde::Deserialize;
 
-use super::case::{Cache, Case, Pattern};
+use super::case::{Case, Pattern};
 use super::peer::Outcome;
 use super::target::Target;
 
@@ -38,7 +41,7 @@ impl Fio {
             .args(["--thread=1", "--invalidate=0"])
             .arg(format!("--filename={file}"))
             .arg(format!("--direct={direct}"))
-            .arg(format!("--bs={}", case.chunk))
+            .arg(format!("--bs={}", case.block()))
             .arg(format!("--randseed={seed}"));
         match case.engine {
             EngineChoice::Pread => command.arg("--ioengine=psync").arg(format!("--numjobs={}", case.depth)),
@@ -51,10 +54,10 @@ impl Fio {
             command.arg("--hipri=1");
         }
         let jobs = if case.engine == EngineChoice::Pread { case.depth } else { case.threads };
-        let share = target.len / u64::from(jobs) / case.chunk * case.chunk;
+        let share = target.len / u64::from(jobs) / case.block() * case.block();
         match case.pattern {
-            Pattern::Random => {
-                command.arg("--rw=randread").arg(format!("--size={}", target.len / case.chunk * case.chunk))
+            Pattern::Random | Pattern::Loader => {
+                command.arg("--rw=randread").arg(format!("--size={}", target.len / case.block() * case.block()))
             }
             // Each job has its own share of the file.
             Pattern::Sequential => {
@@ -64,10 +67,10 @@ impl Fio {
         let seconds = time.as_secs_f64();
         command.arg(format!("--runtime={}ms", (seconds * 1e3) as u64));
         // A page cache is cold once.
-        match (case.route, case.cache, case.pattern) {
-            (Route::Cached, Cache::Cold, Pattern::Random) => command.arg(format!("--io_size={}", share / 16)),
-            (Route::Cached, Cache::Cold, Pattern::Sequential) => &mut command,
-            _ => command.arg("--time_based"),
+        match (case.is_once_over(), case.pattern) {
+            (true, Pattern::Random | Pattern::Loader) => command.arg(format!("--io_size={}", share / 16)),
+            (true, Pattern::Sequential) => &mut command,
+            (false, _) => command.arg("--time_based"),
         };
         finish(command)
     }

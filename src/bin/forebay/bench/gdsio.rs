@@ -32,15 +32,15 @@ impl Gdsio {
         };
         let order = match case.pattern {
             Pattern::Sequential => "0",
-            Pattern::Random => "2",
+            Pattern::Random | Pattern::Loader => "2",
         };
-        let size = target.len / case.chunk * case.chunk;
+        let size = target.len / case.block() * case.block();
         let mut command = Command::new("gdsio");
         command
             .arg("-f")
             .arg(&target.path)
             .args(["-d", &self.gpu, "-x", way, "-I", order])
-            .args(["-w", &case.in_flight().to_string(), "-i", &case.chunk.to_string(), "-s", &size.to_string()])
+            .args(["-w", &case.in_flight().to_string(), "-i", &case.block().to_string(), "-s", &size.to_string()])
             // Whole seconds.
             .args(["-T", &time.as_secs_f64().ceil().max(1.0).to_string()]);
         let output = command.output().map_err(|error| format!("gdsio: {error}"))?;

@@ -1,19 +1,22 @@
 //! One run of a case: what was read, how long it took, and what that cost.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
-use forebay::{Carrier, Carry, Device, Extent, File, Latencies, Reader, RouteBytes};
+use forebay::{Device, Latencies, RouteBytes, Stats};
 
-use super::bytes::Random;
-use super::case::{Cache, Case, Pattern, REQUESTS};
-use super::usage::{Usage, Used};
+use super::batches::Batches;
+use super::case::{Case, Pattern};
+use super::requests::Requests;
+use super::usage::Used;
 use crate::failure::Failure;
 
-/// A carrier that does what a case says, with the file opened.
-pub struct Rig {
-    pub carrier: Carrier,
-    pub file: File,
+/// What does as a case says, with the file opened.
+pub enum Rig {
+    /// A carrier that is asked for reads.
+    Requests(Requests),
+    /// A loader that is asked for batches.
+    Batches(Batches),
 }
 
 /// What one run came to.
@@ -34,143 +37,41 @@ impl Run {
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }
     }
+
+    /// What a reader says that it has done between two times.
+    pub fn count(&mut self, before: &Stats, after: &Stats) {
+        self.direct_bytes = after.bytes_direct - before.bytes_direct;
+        self.buffered_bytes = after.bytes_buffered - before.bytes_buffered;
+        self.polled = after.polled - before.polled;
+    }
 }
 
 impl Rig {
-    pub fn new(case: &Case, device: &Device, path: &std::path::Path) -> Result<Self, Failure> {
-        const GRAIN: u64 = 64 << 10;
-        let reader = Reader::builder()
-            .engine(case.engine)
-            .depth(case.depth)
-            .rings(case.threads)
-            .chunk(case.chunk.next_multiple_of(GRAIN))
-            .coalesce_gap(0)
-            .iopoll(case.iopoll)
-            .latencies(true);
-        let memory = case.memory();
-        let carrier = Carrier::builder().device(device).reader(reader).route(case.route).budget(memory);
-        // What is copied at once bounds what is read at once.
-        let carrier = carrier.chunk(case.chunk.max(4 << 20));
-        let carrier = carrier.device_budget(memory).build().map_err(Failure::of)?;
-        let file = carrier.open(path).map_err(Failure::of)?;
-        Ok(Self { carrier, file })
-    }
-
-    /// The same, with what a case is about tried by doing.
-    pub fn tried(case: &Case, device: &Device, path: &std::path::Path) -> Result<Self, Failure> {
-        let rig = Self::new(case, device, path)?;
-        if case.iopoll {
-            let first = Extent::new(&rig.file, 0, case.chunk);
-            rig.carrier.carry_blocking(&[first]).map_err(Failure::of)?;
-            if rig.carrier.reader().stats().polled == 0 {
-                let system = rig.file.file_system();
-                return Err(Failure::Error(format!("{system}, or its ring, does not poll; name a block device")));
-            }
+    pub fn new(case: &Case, device: &Device, path: &Path) -> Result<Self, Failure> {
+        match case.pattern {
+            Pattern::Loader => Batches::new(case, device, path).map(Self::Batches),
+            Pattern::Sequential | Pattern::Random => Requests::new(case, device, path).map(Self::Requests),
         }
-        Ok(rig)
     }
 
-    /// Reads for `time`; a cold page cache no more than once over. `more` is asked between requests.
+    /// Tries by doing whether a case can be measured. The file system that the file is on.
+    pub fn try_out(case: &Case, device: &Device, path: &Path) -> Result<String, Failure> {
+        let requests = Requests::new(case, device, path)?;
+        requests.try_out(case)?;
+        let file_system = requests.file.file_system();
+        // Both at once would take twice the memory.
+        drop(requests);
+        if let Self::Batches(batches) = Self::new(case, device, path)? {
+            batches.try_out()?;
+        }
+        Ok(file_system)
+    }
+
+    /// Reads for `time`; a cold page cache no more than once over. `more` is asked meanwhile.
     pub fn run(&self, case: &Case, time: Duration, seed: u64, more: &dyn Fn() -> bool) -> Result<Run, Failure> {
-        let once = case.route == forebay::Route::Cached && case.cache == Cache::Cold;
-        let mut order = Order::new(case, self.file.len(), seed, once);
-        let mut under_way: VecDeque<Carry> = VecDeque::with_capacity(REQUESTS);
-        let mut extents = Vec::new();
-        let mut run = Run::default();
-        let (reader, before) = (self.carrier.reader(), Usage::now());
-        let (latencies, stats) = (reader.latencies().unwrap_or_default(), reader.stats());
-        let start = Instant::now();
-        loop {
-            let go_on = start.elapsed() < time && more();
-            if go_on && under_way.len() < REQUESTS && order.next(&self.file, &mut extents) {
-                under_way.push_back(self.carrier.carry(&extents));
-                continue;
-            }
-            let Some(carry) = under_way.pop_front() else { break };
-            let landed = carry.wait().map_err(Failure::of)?;
-            run.bytes += landed.carried().total();
-            run.routes += landed.carried();
+        match self {
+            Self::Requests(requests) => requests.run(case, time, seed, more),
+            Self::Batches(batches) => batches.run(time, seed, more),
         }
-        run.seconds = start.elapsed().as_secs_f64();
-        run.used = before.until(&Usage::now(), run.seconds);
-        run.latencies = reader.latencies().unwrap_or_default().since(&latencies);
-        let after = reader.stats();
-        run.direct_bytes = after.bytes_direct - stats.bytes_direct;
-        run.buffered_bytes = after.bytes_buffered - stats.bytes_buffered;
-        run.polled = after.polled - stats.polled;
-        Ok(run)
-    }
-}
-
-/// Which reads come next.
-struct Order {
-    pattern: Pattern,
-    chunk: u64,
-    /// Whole chunks in the file; the rest of it is read in order only.
-    chunks: u64,
-    len: u64,
-    reads: u64,
-    /// Where the next request begins, or how many reads there were.
-    at: u64,
-    random: Random,
-    once: bool,
-    /// Reads of the request that is made, sorted.
-    taken: Vec<u64>,
-}
-
-impl Order {
-    fn new(case: &Case, len: u64, seed: u64, once: bool) -> Self {
-        let chunks = (len / case.chunk).max(1);
-        Self {
-            pattern: case.pattern,
-            chunk: case.chunk.min(len),
-            chunks,
-            len,
-            // No two neighbours in one request, or they would be read at once: a third of all can be had.
-            reads: case.reads_a_request().min((chunks / 4).max(1)),
-            at: 0,
-            random: Random::new(seed),
-            once,
-            taken: Vec::new(),
-        }
-    }
-
-    /// The next request; false at the end.
-    fn next(&mut self, file: &File, extents: &mut Vec<Extent>) -> bool {
-        extents.clear();
-        match self.pattern {
-            Pattern::Sequential => {
-                if self.at == self.len {
-                    if self.once {
-                        return false;
-                    }
-                    self.at = 0;
-                }
-                let len = (self.reads * self.chunk).min(self.len - self.at);
-                extents.push(Extent::new(file, self.at, len));
-                self.at += len;
-            }
-            Pattern::Random => {
-                // Of a file that may be read only once over, a part is read again: no more than a few of a hundred.
-                if self.once && self.at >= self.chunks / 16 {
-                    return false;
-                }
-                self.at += self.reads;
-                self.taken.clear();
-                while (self.taken.len() as u64) < self.reads {
-                    let chunk = self.random.below(self.chunks);
-                    let place = self.taken.partition_point(|&other| other < chunk);
-                    let near = |other: Option<&u64>| other.is_some_and(|other| other.abs_diff(chunk) <= 1);
-                    if self.reads > 1
-                        && (near(self.taken.get(place)) || near(place.checked_sub(1).and_then(|i| self.taken.get(i))))
-                    {
-                        continue;
-                    }
-                    self.taken.insert(place, chunk);
-                    extents.push(Extent::new(file, chunk * self.chunk, self.chunk));
-                }
-            }
-        }
-        true
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Owns: the flags' meaning and the order of the work. contest.rs measures, report.rs says what that comes to.
 
+mod batches;
 mod bound;
 mod bytes;
 mod cache;
@@ -16,6 +17,7 @@ mod html;
 mod measure;
 mod peer;
 mod report;
+mod requests;
 mod row;
 mod summary;
 mod sweep;
@@ -47,6 +49,7 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
     if let [before, after] = &bench.compare[..] {
         return compare::run(common.json, before, after);
     }
+    sweep::check(bench)?;
     let device = carrier::device(common)?;
     let interrupt = Interrupt::watching()?;
     let time = Duration::from_secs_f64(bench.seconds);

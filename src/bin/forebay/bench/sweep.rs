@@ -8,6 +8,7 @@ use forebay::{DeviceKind, EngineChoice, Route};
 use super::case::{Cache, Case, Pattern};
 use crate::args;
 use crate::byte_count::ByteCount;
+use crate::failure::{Failure, Outcome};
 
 /// What people read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,6 +25,8 @@ pub enum Profile {
     Images,
     /// A checkpoint of some large files, in order
     Checkpoint,
+    /// Batches of 32 records of 150 KiB in full shuffle, by the loader that training uses
+    Loader,
 }
 
 /// As `--profile` takes it.
@@ -47,7 +50,12 @@ struct Grid {
     chunks: &'static [u64],
     depths: &'static [u32],
     threads: &'static [u32],
+    /// The only one of the routes, where there is but one.
+    route: Option<Route>,
 }
+
+/// A picture, as it lies in a file of such: no whole number of blocks.
+const RECORD: u64 = 150 * KIB;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -75,20 +83,37 @@ impl Profile {
     }
 
     fn grids(self) -> Vec<Grid> {
-        let sequential = |chunks, depths, threads| Grid { pattern: Pattern::Sequential, chunks, depths, threads };
-        let random = |chunks, depths, threads| Grid { pattern: Pattern::Random, chunks, depths, threads };
+        let grid = |pattern, chunks, depths, threads| Grid { pattern, chunks, depths, threads, route: None };
+        let sequential = |chunks, depths, threads| grid(Pattern::Sequential, chunks, depths, threads);
+        let random = |chunks, depths, threads| grid(Pattern::Random, chunks, depths, threads);
+        let loader = |depths, threads| grid(Pattern::Loader, &[RECORD], depths, threads);
         match self {
             Self::All => vec![
                 sequential(&[MIB], &[1, 8, 32], &[1]),
                 random(&[4 * KIB], &[1, 32], &[1, 2]),
                 random(&[128 * KIB], &[8, 32], &[1]),
+                Grid { route: Some(Route::Bounce), ..loader(&[32], &[1]) },
             ],
             Self::Sequential => vec![sequential(&[256 * KIB, MIB, 4 * MIB], &[2, 8, 32], &[1])],
             Self::Random => vec![random(&[4 * KIB, 16 * KIB, 128 * KIB], &[1, 8, 32], &[1, 2])],
             Self::Tokens => vec![random(&[4 * KIB], &[32, 128], &[1, 2])],
             Self::Images => vec![random(&[152 * KIB], &[8, 32], &[1, 2])],
             Self::Checkpoint => vec![sequential(&[MIB, 4 * MIB], &[8, 32], &[1, 2])],
+            Self::Loader => vec![loader(&[8, 32], &[1, 2])],
         }
+    }
+}
+
+/// Refuses what makes no sense, before anything is opened.
+pub fn check(bench: &args::Bench) -> Outcome {
+    let odd = bench.chunk.iter().find(|chunk| !chunk.0.is_multiple_of(4 * KIB));
+    match odd.filter(|_| bench.profile != Profile::Loader) {
+        None => Ok(()),
+        Some(chunk) => Err(Failure::Usage(format!(
+            "--chunk {}: no multiple of 4096, which reads past the page cache are; only records may have any length \
+             (--profile loader)",
+            chunk.0
+        ))),
     }
 }
 
@@ -114,8 +139,11 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
         let deepest = depths.iter().copied().max().unwrap_or(1);
         let most = threads.iter().copied().max().unwrap_or(1);
         for &engine in &engines {
-            for &route in &routes {
+            for &route in routes.iter().filter(|route| grid.route.is_none_or(|only| only == **route)) {
                 for &chunk in &chunks {
+                    // cuFile takes whole blocks: of records padded to them, as `forebay pack` could write them.
+                    let pads = route == Route::Direct && bench.chunk.is_empty();
+                    let chunk = if pads { chunk.next_multiple_of(4 * KIB) } else { chunk };
                     for &depth in &depths {
                         for &threads in &threads {
                             let pattern = grid.pattern;
@@ -138,7 +166,7 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
     let mut kept: Vec<Case> = Vec::new();
     for case in cases {
         // Reads in order are cut where a reader cuts them.
-        let fits = case.pattern == Pattern::Random || case.chunk.is_multiple_of(64 * KIB);
+        let fits = case.pattern != Pattern::Sequential || case.chunk.is_multiple_of(64 * KIB);
         // The pool has no rings: threads are its depth.
         let is_own = case.engine != EngineChoice::Pread || (case.threads == 1 && case.depth <= 16);
         if fits && is_own && !kept.contains(&case) {
@@ -225,5 +253,18 @@ mod tests {
         let plain = cases(&["--profile=sequential"], false);
         assert_eq!(both.len(), plain.len() + polled.len());
         assert_eq!(cases(&["--engine=pread", "--iopoll=true"], true), []);
+    }
+
+    #[test]
+    fn all_has_one_row_of_the_loader_and_its_profile_nothing_else() {
+        let all = cases(&["--profile=all"], false);
+        let of_loader: Vec<&Case> = all.iter().filter(|case| case.pattern == Pattern::Loader).collect();
+        let [case] = of_loader[..] else { panic!("{of_loader:?}") };
+        assert_eq!((case.route, case.chunk, case.depth, case.threads), (Route::Bounce, RECORD, 32, 1));
+        let own = cases(&["--profile=loader"], false);
+        assert!(own.iter().all(|case| case.pattern == Pattern::Loader), "{own:?}");
+        assert_eq!(own.iter().filter(|case| case.route == Route::Bounce).count(), 4);
+        let caches: Vec<Cache> = own.iter().filter(|case| case.route == Route::Cached).map(|case| case.cache).collect();
+        assert_eq!(caches, [Cache::Cold, Cache::Warm]);
     }
 }

@@ -30,12 +30,9 @@ struct Series {
 
 pub fn plots(rows: &[Row]) -> Result<Vec<Plot>, Broken> {
     let mut plots = Vec::new();
-    for pattern in [Pattern::Sequential, Pattern::Random] {
+    for pattern in Pattern::ALL {
         let of = rows.iter().filter(|row| row.pattern == pattern);
-        let order = match pattern {
-            Pattern::Sequential => "in order",
-            Pattern::Random => "at random",
-        };
+        let order = pattern.in_words();
         let chunks = series(of.clone(), |row| (way(row), row.chunk));
         if let Some(svg) = plot(&chunks, "bytes of a read", axis::bytes)? {
             let title = format!("Throughput by size of read, {order}");

@@ -299,6 +299,10 @@ fn method(summary: &Summary) -> String {
          page cache, or more than 99.9 %. Unproven is neither, or a kernel that does not tell; memory is a file system \
          that has no drive, where nothing is cold. Cached before and after are the most of any run."
             .to_owned(),
+        "Loader: forebay's own loader takes the file as records of one length, in full shuffle and batches of 32 at most (a \
+         sixteenth of a small file); its first read is begun when the clock is, and what it began last is waited for. fio beside \
+         it reads whole blocks at random, as many as a record fills, and puts nothing together."
+            .to_owned(),
         "Polled: the drive was asked for answers over and over (IOPOLL), where others wait for its interrupts; its queue can be \
          polled, and it answered so."
             .to_owned(),

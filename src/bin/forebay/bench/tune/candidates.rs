@@ -107,7 +107,7 @@ impl Plan {
 
     /// What a reader, or a loader, does without being told; where that is not among what may be tried, what is next to it.
     fn usual(&self) -> ReaderSettings {
-        let is_loader = false;
+        let is_loader = self.works.iter().all(|work| work.pattern == Pattern::Loader);
         let mut usual = ReaderSettings::DEFAULT;
         usual.engine = self.engines[0];
         usual.depth = nearest(&self.depths, if usual.engine == EngineKind::Pread { POOL } else { usual.depth });
@@ -125,11 +125,11 @@ impl Plan {
         let Some(work) = self.works.first() else {
             return Err(Failure::Error("there is nothing to tune with; ask for another --profile".into()));
         };
-        let tried = contest.tried(&self.case(work, &self.defaults)).map(drop);
+        let tried = contest.try_out(&self.case(work, &self.defaults)).map(drop);
         match tried {
             Err(_) if common.route == args::Route::Auto => {
                 self.route = Route::Cached;
-                contest.tried(&self.case(work, &self.defaults)).map(drop)
+                contest.try_out(&self.case(work, &self.defaults)).map(drop)
             }
             tried => tried,
         }

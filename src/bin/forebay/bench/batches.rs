@@ -1,0 +1,282 @@
+//! Batches as a loader gives them: the file taken as records of one length, in full shuffle, epoch after epoch.
+//!
+//! A loader reads ahead from the moment that it is built. So that nothing of that is free, its dataset tells no place of a record
+//! before the clock runs; and none after the time is over, whereupon all that was begun comes and is counted with the time that
+//! it takes. What a run counts is what it read, between its first read and its last.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay::dataset::{
+    DType, DataFile, Dataset, DatasetError, DatasetFault, FileRange, Fingerprint, SampleSpec, TensorSpec,
+};
+use forebay::{Batch, Carrier, Device, Loader, LoaderError, LoaderFault, Reader, Route, Shuffle, Stats};
+
+use super::case::{BATCH, Case};
+use super::measure::Run;
+use super::usage::Usage;
+use crate::byte_count::shown;
+use crate::failure::Failure;
+
+/// Whose loaders do what a case says.
+pub struct Batches {
+    case: Case,
+    device: Device,
+    path: PathBuf,
+    records: u64,
+}
+
+/// One loader, from before its first read to behind its last.
+pub struct Taking {
+    loader: Loader,
+    gate: Arc<Gate>,
+}
+
+impl Batches {
+    pub fn new(case: &Case, device: &Device, path: &Path) -> Result<Self, Failure> {
+        if case.route == Route::Direct && case.chunk != case.block() {
+            return Err(Failure::Error(format!(
+                "cuFile takes whole blocks, and records of {} are none; give others (--chunk {})",
+                shown(case.chunk),
+                shown(case.block()).replace(' ', "")
+            )));
+        }
+        let records = DataFile::new(path).map_err(Failure::of)?.len() / case.chunk;
+        Ok(Self { case: case.clone(), device: device.clone(), path: path.to_owned(), records })
+    }
+
+    /// Whether there can be such a loader, by building one.
+    pub fn try_out(&self) -> Result<(), Failure> {
+        self.begin(0, 0).map(drop)
+    }
+
+    /// So many that some of them are a sixteenth of the file.
+    pub fn batch_size(&self) -> u64 {
+        (self.records / 16).clamp(1, BATCH)
+    }
+
+    pub fn record_bytes(&self) -> u64 {
+        self.case.chunk
+    }
+
+    /// A loader that is built and has read nothing; it will read no more than so many batches.
+    pub fn begin(&self, seed: u64, batches: u64) -> Result<Taking, Failure> {
+        let case = &self.case;
+        let gate = Arc::new(Gate::new(batches.saturating_mul(self.batch_size())));
+        let dataset = Records::open(&self.path, case.chunk, Arc::clone(&gate)).map_err(Failure::of)?;
+        let reader = Reader::builder().engine(case.engine).depth(case.depth).rings(case.threads);
+        let carrier = Carrier::builder().reader(reader.iopoll(case.iopoll).latencies(true)).route(case.route);
+        let loader = Loader::builder(dataset)
+            .device(&self.device)
+            .carrier(carrier)
+            .batch_size(self.batch_size())
+            .shuffle(Shuffle::Full)
+            .seed(seed)
+            .endless()
+            .budget(case.memory())
+            .device_budget(case.memory())
+            .build()
+            .map_err(Failure::of)?;
+        Ok(Taking { loader, gate })
+    }
+
+    /// Takes batches for `time`, and drops each before it waits for the next, as a consumer does that is faster than all else.
+    pub fn run(&self, time: Duration, seed: u64, more: &dyn Fn() -> bool) -> Result<Run, Failure> {
+        // Of more, what the kernel read ahead of one record would be another's.
+        let most = if self.case.is_once_over() { (self.records / 16 / self.batch_size()).max(1) } else { u64::MAX };
+        let mut taking = self.begin(seed, most)?;
+        let mut run = Run::default();
+        let before = Usage::now();
+        let start = Instant::now();
+        taking.open();
+        while let Some(batch) = taking.next()? {
+            run.bytes += batch.bytes();
+            run.routes += batch.carried();
+            drop(batch);
+            if start.elapsed() >= time || !more() {
+                taking.close();
+            }
+        }
+        run.seconds = start.elapsed().as_secs_f64();
+        run.used = before.until(&Usage::now(), run.seconds);
+        run.latencies = taking.loader.latencies().unwrap_or_default();
+        run.count(&Stats::default(), &taking.loader.reader_stats());
+        Ok(run)
+    }
+}
+
+impl Taking {
+    /// Lets it read.
+    pub fn open(&self) {
+        self.gate.pass(Passage::Open);
+    }
+
+    /// Lets it begin no read more.
+    pub fn close(&self) {
+        self.gate.pass(Passage::Over);
+    }
+
+    /// The next batch; none behind the last whose reads were begun.
+    pub fn next(&mut self) -> Result<Option<Batch>, Failure> {
+        match self.loader.blocking().next() {
+            Some(Ok(batch)) => Ok(Some(batch)),
+            Some(Err(LoaderError { fault: LoaderFault::Dataset(error), .. })) if is_closed(&error) => Ok(None),
+            Some(Err(error)) => Err(Failure::of(error)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Drop for Taking {
+    /// A loader's thread that waits at the gate would keep its drop waiting.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Records of one length from a file's first byte on, as the format `records` has them; here a file may end within one, which
+/// then is none.
+#[derive(Debug)]
+struct Records {
+    files: [DataFile; 1],
+    record: TensorSpec,
+    len: u64,
+    bytes: u64,
+    gate: Arc<Gate>,
+}
+
+impl Records {
+    fn open(path: &Path, bytes: u64, gate: Arc<Gate>) -> Result<Self, DatasetError> {
+        let file = DataFile::new(path)?;
+        let len = file.len() / bytes;
+        Ok(Self { files: [file], record: TensorSpec::new("record", DType::U8, [bytes]), len, bytes, gate })
+    }
+}
+
+impl Dataset for Records {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn files(&self) -> &[DataFile] {
+        &self.files
+    }
+
+    /// Where the loader asks before it reads: on its own thread, which has nothing else to do before the first.
+    fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+        if index >= self.len || !self.gate.lets_one_through() {
+            return Err(DatasetError::no_sample(index, self.len));
+        }
+        sample.push(self.record.clone(), [FileRange { file: 0, offset: index * self.bytes, len: self.bytes }]);
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::new("records", self.record.shape.to_string(), self.len, &self.files)
+    }
+}
+
+/// What a loader is told that asks behind the end.
+fn is_closed(error: &DatasetError) -> bool {
+    matches!(error.fault, DatasetFault::NoSample { .. })
+}
+
+/// Lets records be read from when the clock runs until the time is over.
+#[derive(Debug)]
+struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    passage: Passage,
+    /// Records that may still pass.
+    left: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Passage {
+    Waiting,
+    Open,
+    Over,
+}
+
+impl Gate {
+    fn new(left: u64) -> Self {
+        Self { state: Mutex::new(State { passage: Passage::Waiting, left }), changed: Condvar::new() }
+    }
+
+    fn pass(&self, passage: Passage) {
+        self.state().passage = passage;
+        self.changed.notify_all();
+    }
+
+    fn lets_one_through(&self) -> bool {
+        let waits = |state: &mut State| state.passage == Passage::Waiting;
+        let mut state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
+        let passes = state.passage == Passage::Open && state.left > 0;
+        state.left -= u64::from(passes);
+        passes
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay::EngineChoice;
+
+    use super::super::case::{Cache, Pattern};
+    use super::*;
+
+    fn batches(file: &tempfile::NamedTempFile, cache: Cache) -> Batches {
+        file.as_file().set_len(40 << 20).unwrap();
+        let (pattern, route, engine) = (Pattern::Loader, Route::Cached, EngineChoice::Pread);
+        let case = Case { pattern, route, engine, chunk: 150 << 10, depth: 4, threads: 1, cache, iopoll: false };
+        Batches::new(&case, &Device::host(), file.path()).unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    #[test]
+    fn nothing_is_read_before_the_clock_runs_and_all_that_is_read_is_counted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let batches = batches(&file, Cache::Warm);
+        let mut taking = batches.begin(1, 5).unwrap_or_else(|failure| panic!("{failure:?}"));
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(taking.loader.reader_stats(), Stats::default());
+        taking.open();
+        let mut bytes = 0;
+        while let Some(batch) = taking.next().unwrap_or_else(|failure| panic!("{failure:?}")) {
+            bytes += batch.bytes();
+        }
+        assert_eq!(bytes, 5 * batches.batch_size() * (150 << 10));
+        assert_eq!(taking.loader.reader_stats().bytes_buffered, bytes);
+        // Ended after its first batch, with more under way.
+        let run = batches.run(Duration::from_secs(60), 2, &|| false).unwrap_or_else(|failure| panic!("{failure:?}"));
+        assert!(run.bytes >= batches.batch_size() * (150 << 10));
+        assert_eq!(run.buffered_bytes, run.bytes);
+        assert_eq!(run.routes.cached, run.bytes);
+        assert!(run.latencies.reads() > 0);
+    }
+
+    #[test]
+    fn of_a_cold_page_cache_no_more_is_read_than_a_sixteenth() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let batches = batches(&file, Cache::Cold);
+        let run = batches.run(Duration::from_secs(60), 3, &|| true).unwrap_or_else(|failure| panic!("{failure:?}"));
+        assert!(run.bytes > 0 && run.bytes <= (40 << 20) / 16, "{}", run.bytes);
+    }
+
+    #[test]
+    fn one_that_was_never_let_in_is_dropped_at_once() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let taking = batches(&file, Cache::Cold).begin(1, 5).unwrap_or_else(|failure| panic!("{failure:?}"));
+        std::thread::sleep(Duration::from_millis(100));
+        let start = Instant::now();
+        drop(taking);
+        assert!(start.elapsed() < Duration::from_millis(800));
+    }
+}

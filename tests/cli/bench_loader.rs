@@ -1,0 +1,79 @@
+//! `bench --profile loader`: what the loader itself gets, cold where it says so and by the route that it names.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::bench::{bench, file, report};
+use crate::common::emulator::Emulator;
+use crate::common::folder;
+use crate::or_skip;
+use crate::run::{Answer, forebay};
+
+/// The profile's own records.
+const SHORT: [&str; 6] =
+    ["--profile=loader", "--depth=4", "--threads=1", "--seconds=0.6", "--rounds=2", "--peers=false"];
+
+fn told(mut command: std::process::Command, path: &Path, flags: &[&str]) -> Answer {
+    Answer::of(command.arg("bench").arg(path).args(SHORT).arg("--json").args(flags))
+}
+
+fn check(row: &Value, record: u64) {
+    assert!(row["pattern"] == "loader" && row["verified"] == true && row["chunk"] == record, "{row}");
+    assert_eq!(row["runs"].as_array().unwrap().len(), 2, "{row}");
+    let bytes = row["bytes"].as_u64().unwrap();
+    assert!(bytes > 0 && bytes.is_multiple_of(record), "{row}");
+}
+
+#[test]
+fn rows_of_the_loader_are_whole_records_and_cold_is_cold() {
+    let folder = folder();
+    let (rows, _) = report(&told(forebay(), &file(folder.path()), &["--device=host"]));
+    for row in &rows {
+        check(row, 150 << 10);
+        let latency = |name: &str| row["latency_seconds"][name].as_f64().unwrap();
+        assert!(latency("p50") > 0.0 && latency("p50") <= latency("p999"), "{row}");
+        let (before, after) = (row["cached_share_before"].as_f64(), row["cached_share_after"].as_f64());
+        match (row["route"].as_str().unwrap(), row["cache"].as_str().unwrap()) {
+            ("bounce", "cold") => assert!(before < Some(0.001) && row["mode"] == "direct", "{row}"),
+            ("cached", "cold") => assert!(before < Some(0.001) && after > Some(0.0), "{row}"),
+            ("cached", "warm") => assert!(before > Some(0.999) && row["mode"] == "buffered", "{row}"),
+            other => assert!(before.is_none(), "{other:?} {row}"),
+        }
+    }
+    assert!(rows.iter().any(|row| row["route"] == "cached"), "{rows:?}");
+}
+
+/// cuFile takes whole blocks: there a record has 152 KiB.
+#[test]
+fn the_loader_to_a_gpu_takes_the_route_that_its_row_names() {
+    let emulator = or_skip!(Emulator::new());
+    let folder = folder();
+    let path = file(folder.path());
+    let (rows, _) = report(&told(emulator.forebay("").unwrap(), &path, &["--device=cuda:0"]));
+    let of = |route: &str| rows.iter().filter(|row| row["route"] == route).collect::<Vec<_>>();
+    for (route, record) in [("direct", 152 << 10), ("bounce", 150 << 10), ("cached", 150 << 10)] {
+        assert!(!of(route).is_empty(), "{route}: {rows:?}");
+        for row in of(route) {
+            check(row, record);
+            assert!(row["emulated"] == true && row["device"] == "cuda:0", "{row}");
+        }
+    }
+    let odd = ["--device=cuda:0", "--route=direct", "--chunk=150KiB"];
+    let answer = told(emulator.forebay("").unwrap(), &path, &odd);
+    assert!(answer.code == Some(1) && answer.stderr.contains("whole blocks"), "{}", answer.stderr);
+    emulator.report().assert_clean();
+}
+
+#[test]
+fn records_may_have_any_length_and_reads_may_not() {
+    let folder = folder();
+    let path = file(folder.path());
+    let (rows, _) = report(&bench(&path, &["--profile=loader", "--chunk=5001,64KiB", "--route=cached"]));
+    for chunk in [5001, 64 << 10] {
+        assert!(rows.iter().any(|row| row["chunk"] == chunk), "{chunk}: {rows:?}");
+    }
+    rows.iter().for_each(|row| check(row, row["chunk"].as_u64().unwrap()));
+    let refused = bench(&path, &["--chunk=150KiB"]);
+    assert!(refused.error(2).contains("--profile loader"), "{}", refused.stderr);
+}
