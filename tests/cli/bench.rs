@@ -60,6 +60,7 @@ fn each_line_is_as_the_schema_says_and_says_what_was_read() {
     let (rows, summary) = report(&bench(&file(folder.path()), &[]));
     assert!(summary["interrupted"] == false && summary["rounds"] == 2, "{summary}");
     assert_eq!(summary["target_bytes"], (12 << 20) + 77);
+    assert!(summary["ceilings"]["link"].as_array().unwrap().is_empty(), "the host has no link: {summary}");
     let routes: Vec<&str> = rows.iter().map(|row| row["route"].as_str().unwrap()).collect();
     assert!(routes.contains(&"cached"), "{routes:?}");
     for row in &rows {
@@ -67,6 +68,9 @@ fn each_line_is_as_the_schema_says_and_says_what_was_read() {
         assert_eq!(row["runs"].as_array().unwrap().len(), 2, "{row}");
         assert!(row["bytes"].as_u64().unwrap().is_multiple_of(64 << 10), "{row}");
         assert!(row["cpu_seconds"].as_f64().unwrap() > 0.0, "{row}");
+        // What was carried could be.
+        let (rate, most) = (row["bytes_per_second"].as_f64(), row["bound"]["cpu_ceiling"].as_f64());
+        assert!(most.unwrap() >= rate.unwrap() * 0.8, "{row}");
         let latency = |name: &str| row["latency_seconds"][name].as_f64().unwrap();
         assert!(latency("p50") > 0.0 && latency("p50") <= latency("p99") && latency("p99") <= latency("p999"), "{row}");
         let (before, after) = (row["cached_share_before"].as_f64(), row["cached_share_after"].as_f64());
@@ -196,6 +200,27 @@ fn a_link_that_is_slow_is_what_is_named() {
     let link = summary["ceilings"]["to_device"].as_f64().unwrap();
     assert!((0.02e9..0.06e9).contains(&link), "{summary}");
     assert!(rows.iter().all(|row| row["bound"]["by"] == "link"), "{rows:?}");
+    emulator.report().assert_clean();
+}
+
+/// Half a millisecond before each copy is all of a small one's time, and nothing of a large one's.
+#[test]
+fn the_link_is_measured_by_the_size_of_a_copy() {
+    let emulator = or_skip!(Emulator::new());
+    let folder = folder();
+    let path = file(folder.path());
+    let mut command = emulator.forebay("h2d_gbps=2;d2h_gbps=2;latency_us=500;jitter_us=0").unwrap();
+    command.arg("bench").arg(&path).args(short(&["--route=bounce"])).args(["--json", "--device=cuda:0"]);
+    let (_, summary) = report(&Answer::of(&mut command));
+    let link = summary["ceilings"]["link"].as_array().unwrap();
+    let chunks: Vec<u64> = link.iter().map(|rates| rates["chunk"].as_u64().unwrap()).collect();
+    assert_eq!(chunks, [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]);
+    for way in ["to_device", "to_host"] {
+        let rate = |of: usize| link[of][way].as_f64().unwrap();
+        let larger = (1..5).map(rate).fold(0.0, f64::max);
+        assert!(rate(0) < 0.2e9 && larger > 2.0 * rate(0), "{way}: {summary}");
+        assert_eq!(summary["ceilings"][way], link[3][way], "4 MiB is what is copied at once");
+    }
     emulator.report().assert_clean();
 }
 

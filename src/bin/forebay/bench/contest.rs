@@ -10,6 +10,7 @@ use super::case::{Cache, Case};
 use super::ceilings::{self, Ceilings};
 use super::hardware::Hardware;
 use super::measure::{Rig, Run};
+use super::pcie;
 use super::peer::{self, Peer};
 use super::target::Target;
 use super::{sweep, verify};
@@ -115,12 +116,8 @@ impl Contest {
         let sides = if self.peer.is_some() { 2 } else { 1 };
         let (memory, all) = ceilings::memory(Duration::from_millis(200));
         (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
-        match self.device.link_rates(ceilings::LINK_CHUNK, Duration::from_millis(200)) {
-            Ok(rates) => {
-                self.ceilings.to_device = rates.map(|rates| rates.to_device);
-                self.ceilings.to_host = rates.map(|rates| rates.to_host);
-            }
-            Err(error) => self.warnings.push(format!("the link to the device could not be measured: {error}")),
+        if let Err(error) = self.ceilings.measure_link(&self.device, Duration::from_millis(50)) {
+            self.warnings.push(format!("the link to the device could not be measured: {error}"));
         }
         let turns = self.entries.len() * sides;
         let fitting = (time.as_secs_f64() / SHORTEST.as_secs_f64() / turns as f64) as usize;
@@ -174,6 +171,9 @@ impl Contest {
         let before = cache::share(target);
         let run = rig.run(&entry.case, time, round, &|| !interrupt.has_come())?;
         let after = cache::share(target);
+        // Before it rests again.
+        let links = Hardware::of(target, &self.device).pcie();
+        self.ceilings.pcie = pcie::fastest(std::mem::take(&mut self.ceilings.pcie), links);
         drop(rig);
         if interrupt.has_come() {
             return Ok(());

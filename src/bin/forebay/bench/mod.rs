@@ -14,6 +14,7 @@ mod gdsio;
 mod hardware;
 mod html;
 mod measure;
+mod pcie;
 mod peer;
 mod report;
 mod row;

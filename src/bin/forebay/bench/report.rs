@@ -4,6 +4,7 @@ use forebay::Route;
 
 use super::bound;
 use super::cache::Proven;
+use super::ceilings;
 use super::contest::{Contest, Entry};
 use super::hardware::Hardware;
 use super::measure::Run;
@@ -62,10 +63,10 @@ impl Contest {
             drives: now.drives(),
             device: self.device.to_string(),
             kernel: forebay::facts::kernel_release(forebay::facts::proc()).unwrap_or_default(),
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            processors: ceilings::processors(),
             rounds: self.rounds,
             peer: self.peer.as_ref().map(|peer| peer.name().to_owned()),
-            ceilings: self.ceilings,
+            ceilings: self.ceilings.clone(),
             rows: rows.len(),
             warnings: self.warnings.clone(),
             interrupted: self.interrupted || interrupt.has_come(),

@@ -120,6 +120,9 @@ fn plots(rows: &[Row], summary: &Summary) -> Drawn {
     if let Some(peer) = rows.iter().find_map(|row| row.peer.as_ref()) {
         roofline.push((look::sample_of_mark(&bars::of_peer())?, peer.name.clone()));
     }
+    if rows.iter().any(|row| row.bound.cpu_ceiling.is_some()) {
+        roofline.push((look::sample_of_mark(&bars::of_processors())?, "processors could carry at most".into()));
+    }
     let about = "Bars against the ceilings of this machine, on a logarithmic scale; beside each what bound it. Numbers are \
                  those of the table; ×8×2 is a depth of 8 in each of 2 threads.";
     figure(&mut page, "Throughput against the ceilings", about, &bars::roofline(rows, &summary.ceilings)?, &roofline);
