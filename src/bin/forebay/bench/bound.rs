@@ -20,6 +20,8 @@ const CROWDED: f64 = 0.20;
 const LEFT: f64 = 0.08;
 /// So near to a ceiling is at it.
 const NEAR: f64 = 0.90;
+/// What goes so much faster than the link by itself shows that something disturbed the link when it was measured.
+const BEYOND: f64 = 1.25;
 
 /// Of all runs of a row together. `best` is the most that any row got that differs from this one in having more reads
 /// under way, or in nothing.
@@ -76,7 +78,7 @@ fn copied_at_once(case: &Case) -> u64 {
 
 /// Whoever goes as fast as a link alone is held back by nothing else.
 fn link(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Option<Bound> {
-    let near = |ceiling: &f64| rate_now >= NEAR * ceiling;
+    let near = |ceiling: &f64| (NEAR..=BEYOND).contains(&(rate_now / ceiling));
     let share = |ceiling: f64| Some((rate_now / ceiling).min(1.0));
     let copies = ceilings.copies_to_device(copied_at_once(case)).filter(near).filter(|_| case.route != Route::Direct);
     if let Some(ceiling) = copies {
@@ -87,7 +89,7 @@ fn link(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Option<Bound> {
             "a faster or wider slot, a GPU on the drive's socket, or reads straight to the GPU (--route direct)",
         ));
     }
-    // More than a link carries came from elsewhere, or was less on its way: compressed files.
+    // More than lanes carry came from elsewhere, or was less on its way: compressed files.
     let is_at = |link: &Together| near(&link.bytes_per_second) && rate_now <= link.bytes_per_second;
     let of = |what| pcie::together(&ceilings.pcie, what, rate_now).filter(is_at);
     if let Some(link) = of(What::Gpu) {

@@ -61,6 +61,9 @@ fn a_row_is_held_against_the_link_at_the_size_of_its_copies() {
     let told = |case: &Case, rate| bound(case, rate, &[run(1, 0.1, 0.1)], &ceilings, rate).by;
     assert_eq!(told(&CASE, 7.3e9), By::Link);
     assert_ne!(told(&CASE, 7.1e9), By::Link);
+    // What goes faster than its ceiling shows that this is none.
+    assert_eq!(told(&CASE, 9e9), By::Link);
+    assert_ne!(told(&CASE, 11e9), By::Link);
     // cuFile copies nothing.
     assert_ne!(told(&Case { route: Route::Direct, ..CASE }, 7.3e9), By::Link);
     assert_eq!(Ceilings::default().copies_to_device(1), None);
