@@ -1,7 +1,7 @@
 //! All cases, measured in turns: every round runs each case once, and the peer once beside it, so that what the machine does
 //! meanwhile falls on all of them.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use forebay::{Device, Route};
 
@@ -27,6 +27,7 @@ const SHORTEST: Duration = Duration::from_millis(150);
 
 /// All cases, with what was measured of each.
 pub struct Contest {
+    pub began: SystemTime,
     pub target: Target,
     pub device: Device,
     pub file_system: String,
@@ -96,6 +97,7 @@ impl Contest {
         }
         let peer = bench.peers.then(|| Peer::of(device)).flatten();
         let contest = Self {
+            began: SystemTime::now(),
             hardware: Hardware::of(&target, device),
             device: device.clone(),
             file_system: file_system.unwrap_or_default(),

@@ -13,6 +13,7 @@ mod fio;
 mod gdsio;
 mod hardware;
 mod html;
+mod invocation;
 mod measure;
 mod pcie;
 mod peer;

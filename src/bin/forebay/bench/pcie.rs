@@ -1,5 +1,7 @@
 //! The PCIe links that drives and the GPU hang on: what each carries as it ran, and at its best.
 
+use std::fmt;
+
 use forebay::facts::{Link, PciFunction};
 use serde::{Serialize, Serializer};
 
@@ -31,6 +33,22 @@ impl Pcie {
     }
 }
 
+impl fmt::Display for Pcie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.what, self.address, self.link)?;
+        if self.link != self.best { write!(f, ", at best {}", self.best) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Drive => "drive",
+            Self::Gpu => "GPU",
+        })
+    }
+}
+
 /// Of two looks at the same links the faster, link by link.
 pub fn fastest(before: Vec<Pcie>, now: Vec<Pcie>) -> Vec<Pcie> {
     let faster = |now: Pcie| match before.iter().find(|then| then.address == now.address) {
@@ -53,14 +71,10 @@ pub fn together(all: &[Pcie], what: What, rate: f64) -> Option<Together> {
     let of: Vec<&Pcie> = all.iter().filter(|pcie| pcie.what == what).collect();
     let sum = |link: fn(&Pcie) -> Link| of.iter().map(|pcie| link(pcie).bytes_per_second()).sum::<f64>();
     let link: fn(&Pcie) -> Link = if rate > sum(|pcie| pcie.link) { |pcie| pcie.best } else { |pcie| pcie.link };
-    let owner = match what {
-        What::Drive => "drive",
-        What::Gpu => "GPU",
-    };
     let name = match of[..] {
         [] => return None,
-        [one] => format!("the {owner}'s PCIe link, {}", link(one)),
-        _ => format!("the {} PCIe links of the {owner}s, {} together", of.len(), crate::byte_count::rate(sum(link))),
+        [one] => format!("the {what}'s PCIe link, {}", link(one)),
+        _ => format!("the {} PCIe links of the {what}s, {} together", of.len(), crate::byte_count::rate(sum(link))),
     };
     Some(Together { bytes_per_second: sum(link), name })
 }

@@ -7,6 +7,7 @@ use super::cache::Proven;
 use super::ceilings;
 use super::contest::{Contest, Entry};
 use super::hardware::Hardware;
+use super::invocation;
 use super::measure::Run;
 use super::row::{self, Latency, Row, VERSION, cache_name, median};
 use super::summary::Summary;
@@ -57,6 +58,8 @@ impl Contest {
         self.warnings.dedup();
         let summary = Summary {
             version: VERSION,
+            began: invocation::utc(self.began),
+            command: invocation::quoted(std::env::args_os()),
             target: self.target.name.clone(),
             target_bytes: self.target.len,
             file_system: self.file_system.clone(),

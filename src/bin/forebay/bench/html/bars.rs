@@ -6,7 +6,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::{self, Axis};
 use super::look::{self, AXIS, Broken, Drawn, GRID, INK, Look, Mark, WIDTH};
-use super::page::time;
+use super::rows::time;
 use crate::bench::ceilings::Ceilings;
 use crate::bench::pcie::{self, What};
 use crate::bench::row::Row;
