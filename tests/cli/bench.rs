@@ -1,12 +1,8 @@
 //! `bench` as scripts see it: what it says of a file's page cache, of its own figures, and what it leaves behind.
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::emulator::Emulator;
@@ -222,54 +218,6 @@ fn the_link_is_measured_by_the_size_of_a_copy() {
         assert_eq!(summary["ceilings"][way], link[3][way], "4 MiB is what is copied at once");
     }
     emulator.report().assert_clean();
-}
-
-/// Whenever it is interrupted: nothing is left, it says what it has, and ends soon.
-#[test]
-fn an_interrupted_run_leaves_no_file_and_says_what_it_has() {
-    for pause in [0, 30, 100, 300, 900, 2500] {
-        let folder = folder();
-        let mut child = forebay()
-            .args(["bench", "--device=host", "--size=64MiB", "--seconds=30", "--peers=false", "--json"])
-            .current_dir(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(pause));
-        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-        let begun = Instant::now();
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        let status = child.wait().unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(10), "{pause} ms");
-        // Before it listens the signal itself ends it.
-        let by_signal = std::os::unix::process::ExitStatusExt::signal(&status) == Some(Signal::SIGINT as i32);
-        assert!(by_signal || status.code() == Some(130), "{pause} ms: {status} {stderr}");
-        if !stdout.is_empty() {
-            let (_, summary) = checked(&stdout);
-            assert_eq!(summary["interrupted"], true);
-        }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{pause} ms");
-    }
-}
-
-/// Nobody can clean up behind that: there must be nothing to clean up.
-#[test]
-fn a_killed_run_leaves_no_file() {
-    let folder = folder();
-    let mut child = forebay()
-        .args(["bench", "--device=host", "--size=64MiB", "--seconds=30", "--peers=false"])
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

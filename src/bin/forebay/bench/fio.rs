@@ -9,6 +9,7 @@ use std::time::Duration;
 use forebay::{EngineChoice, Route};
 use serde::Deserialize;
 
+use super::cache;
 use super::case::{Cache, Case, Pattern};
 use super::peer::Outcome;
 use super::target::Target;
@@ -62,7 +63,9 @@ impl Fio {
         command.arg(format!("--runtime={}ms", (seconds * 1e3) as u64));
         // A page cache is cold once.
         match (case.route, case.cache, case.pattern) {
-            (Route::Cached, Cache::Cold, Pattern::Random) => command.arg(format!("--io_size={}", share / 16)),
+            (Route::Cached, Cache::Cold, Pattern::Random) => {
+                command.arg(format!("--io_size={}", cache::drawn_while_cold(share / case.chunk).max(1) * case.chunk))
+            }
             (Route::Cached, Cache::Cold, Pattern::Sequential) => &mut command,
             _ => command.arg("--time_based"),
         };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use forebay::{Carrier, Carry, Device, Extent, File, Latencies, Reader, RouteBytes};
 
 use super::bytes::Random;
+use super::cache;
 use super::case::{Cache, Case, Pattern, REQUESTS};
 use super::usage::{Usage, Used};
 use crate::failure::Failure;
@@ -130,8 +131,8 @@ impl Order {
                 self.at += len;
             }
             Pattern::Random => {
-                // Of a file that may be read only once over, a part is read again: no more than a few of a hundred.
-                if self.once && self.at >= self.chunks / 16 {
+                // The first request repeats nothing, however large it is.
+                if self.once && self.at > 0 && self.at + self.reads > cache::drawn_while_cold(self.chunks) {
                     return false;
                 }
                 self.at += self.reads;
@@ -153,3 +154,6 @@ impl Order {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

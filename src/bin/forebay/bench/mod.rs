@@ -56,7 +56,12 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
             let bar = std::cell::OnceCell::new();
             let progress = |done, all| bar.get_or_init(|| Progress::start(all)).reach(done);
             let size = bench.size.map(|size| size.0);
-            Target::own(Path::new("."), size, time / 4, &|| interrupt.has_come(), &progress)?
+            let own = Target::own(Path::new("."), size, time / 4, &|| interrupt.has_come(), &progress);
+            own.inspect_err(|failure| {
+                if matches!(failure, Failure::Interrupted) {
+                    nothing_measured(bench.html.as_deref());
+                }
+            })?
         }
     };
     let page = bench.html.as_ref().map(|path| html::Page::at(path, &target)).transpose()?;
@@ -69,7 +74,14 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
     contest.run(time, &interrupt)?;
     let (rows, summary) = contest.report(bench.verify, &interrupt)?;
     // Before stdout, which may be closed; a page that fails takes nothing from stdout.
-    let written = page.map_or(Ok(()), |page| page.write(&rows, &summary));
+    let written = match page {
+        _ if rows.is_empty() => {
+            nothing_measured(bench.html.as_deref());
+            Ok(())
+        }
+        Some(page) => page.write(&rows, &summary),
+        None => Ok(()),
+    };
     let mut stdout = Stdout::open()?;
     if common.json {
         for row in &rows {
@@ -90,6 +102,13 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
         None if summary.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
     }
+}
+
+/// Of a run that was interrupted before its first row: a page that is there may hold an older report, and is not replaced by
+/// an empty one.
+fn nothing_measured(page: Option<&Path>) {
+    let page = page.map_or(String::new(), |page| format!("; {} is not written", page.display()));
+    stderr::line(&format!("warning: interrupted before anything was measured{page}"));
 }
 
 #[derive(Serialize)]

@@ -1,5 +1,7 @@
 //! What was measured as rows, each with what bounded it, and a summary of all.
 
+use std::collections::HashSet;
+
 use forebay::Route;
 
 use super::bound;
@@ -55,7 +57,6 @@ impl Contest {
                 ));
             }
         }
-        self.warnings.dedup();
         let summary = Summary {
             version: VERSION,
             began: invocation::utc(self.began),
@@ -71,7 +72,7 @@ impl Contest {
             peer: self.peer.as_ref().map(|peer| peer.name().to_owned()),
             ceilings: self.ceilings.clone(),
             rows: rows.len(),
-            warnings: self.warnings.clone(),
+            warnings: each_once(&self.warnings),
             interrupted: self.interrupted || interrupt.has_come(),
         };
         Ok((rows, summary))
@@ -158,5 +159,22 @@ impl Contest {
             runs,
             ratio: median(&ratios),
         })
+    }
+}
+
+/// In the order in which they came first.
+fn each_once(warnings: &[String]) -> Vec<String> {
+    let mut known = HashSet::new();
+    warnings.iter().filter(|warning| known.insert(*warning)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_told_once_however_often_it_came() {
+        let told = each_once(&["a", "b", "a", "a", "c", "b"].map(str::to_owned));
+        assert_eq!(told, ["a", "b", "c"]);
     }
 }

@@ -25,10 +25,8 @@ pub fn page(rows: &[Row], summary: &Summary) -> Drawn {
          <title>{target}: forebay bench</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
     );
     page.push_str(&head(rows, summary));
-    if !rows.is_empty() {
-        page.push_str(&plots(rows, summary)?);
-        page.push_str(&rows::table(rows));
-    }
+    page.push_str(&plots(rows, summary)?);
+    page.push_str(&rows::table(rows));
     page.push_str(&method::method(summary));
     page.push_str("</body>\n</html>\n");
     Ok(page)
@@ -51,9 +49,6 @@ fn head(rows: &[Row], summary: &Summary) -> String {
                 row.bound.by,
             );
         }
-    }
-    if rows.is_empty() {
-        head.push_str("<p class=\"best\">Nothing was measured.</p>\n");
     }
     let drives = match &summary.drives[..] {
         [] => "none that the kernel names".to_owned(),
