@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,9 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::bench::{checked, file};
-use crate::common::folder;
 use crate::common::privilege::Reduced;
 use crate::common::seccomp::Deny;
+use crate::common::{folder, mounts};
+use crate::or_skip;
 use crate::run::{forebay, write};
 
 /// Whenever it is interrupted: nothing is left, it says what it has, and ends soon.
@@ -88,7 +90,7 @@ fn opened(child: &Child, folder: &Path, ending: &str) -> Option<String> {
 /// The kernel's word for a file without a name.
 const NAMELESS: &str = " (deleted)";
 
-/// As FAT and some of FUSE's are. Its name is there for an instant only, and says what the file is.
+/// Its name is there for an instant only, and says what the file is.
 #[test]
 fn where_files_need_a_name_a_killed_run_leaves_none_either() {
     let folder = folder();
@@ -96,11 +98,30 @@ fn where_files_need_a_name_a_killed_run_leaves_none_either() {
     let mut child = of_its_own(&mut reduced.command(Path::new(env!("CARGO_BIN_EXE_forebay"))), folder.path());
     let name = opened(&child, folder.path(), NAMELESS).unwrap();
     assert!(name.starts_with(&format!(".forebay-bench-{}-", child.id())) && name.contains(".may-be-deleted"), "{name}");
+    killed(&mut child, folder.path());
+}
+
+/// There an open file that is deleted has another name until it is closed.
+#[test]
+fn on_fuse_a_killed_run_leaves_no_file_either() {
+    let fuse = or_skip!(mounts::bindfs());
+    let tmpfile = fs::OpenOptions::new().write(true).custom_flags(nix::libc::O_TMPFILE).open(&fuse.dir);
+    assert!(tmpfile.is_err(), "a file system without files without names");
+    let mut child = of_its_own(&mut forebay(), &fuse.dir);
+    assert!(opened(&child, &fuse.dir, "").is_some());
+    killed(&mut child, &fuse.dir);
+}
+
+fn killed(child: &mut Child, folder: &Path) {
     std::thread::sleep(Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none(), "it goes on");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let begun = Instant::now();
+    while fs::read_dir(folder).unwrap().count() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", fs::read_dir(folder).unwrap().next());
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
