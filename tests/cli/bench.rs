@@ -1,12 +1,8 @@
 //! `bench` as scripts see it: what it says of a file's page cache, of its own figures, and what it leaves behind.
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::emulator::Emulator;
@@ -60,6 +56,7 @@ fn each_line_is_as_the_schema_says_and_says_what_was_read() {
     let (rows, summary) = report(&bench(&file(folder.path()), &[]));
     assert!(summary["interrupted"] == false && summary["rounds"] == 2, "{summary}");
     assert_eq!(summary["target_bytes"], (12 << 20) + 77);
+    assert!(summary["ceilings"]["link"].as_array().unwrap().is_empty(), "the host has no link: {summary}");
     let routes: Vec<&str> = rows.iter().map(|row| row["route"].as_str().unwrap()).collect();
     assert!(routes.contains(&"cached"), "{routes:?}");
     for row in &rows {
@@ -67,6 +64,9 @@ fn each_line_is_as_the_schema_says_and_says_what_was_read() {
         assert_eq!(row["runs"].as_array().unwrap().len(), 2, "{row}");
         assert!(row["bytes"].as_u64().unwrap().is_multiple_of(64 << 10), "{row}");
         assert!(row["cpu_seconds"].as_f64().unwrap() > 0.0, "{row}");
+        // What was carried could be.
+        let (rate, most) = (row["bytes_per_second"].as_f64(), row["bound"]["cpu_ceiling"].as_f64());
+        assert!(most.unwrap() >= rate.unwrap() * 0.8, "{row}");
         let latency = |name: &str| row["latency_seconds"][name].as_f64().unwrap();
         assert!(latency("p50") > 0.0 && latency("p50") <= latency("p99") && latency("p99") <= latency("p999"), "{row}");
         let (before, after) = (row["cached_share_before"].as_f64(), row["cached_share_after"].as_f64());
@@ -199,52 +199,25 @@ fn a_link_that_is_slow_is_what_is_named() {
     emulator.report().assert_clean();
 }
 
-/// Whenever it is interrupted: nothing is left, it says what it has, and ends soon.
+/// Half a millisecond before each copy is all of a small one's time, and nothing of a large one's.
 #[test]
-fn an_interrupted_run_leaves_no_file_and_says_what_it_has() {
-    for pause in [0, 30, 100, 300, 900, 2500] {
-        let folder = folder();
-        let mut child = forebay()
-            .args(["bench", "--device=host", "--size=64MiB", "--seconds=30", "--peers=false", "--json"])
-            .current_dir(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(pause));
-        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-        let begun = Instant::now();
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        let status = child.wait().unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(10), "{pause} ms");
-        // Before it listens the signal itself ends it.
-        let by_signal = std::os::unix::process::ExitStatusExt::signal(&status) == Some(Signal::SIGINT as i32);
-        assert!(by_signal || status.code() == Some(130), "{pause} ms: {status} {stderr}");
-        if !stdout.is_empty() {
-            let (_, summary) = checked(&stdout);
-            assert_eq!(summary["interrupted"], true);
-        }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{pause} ms");
-    }
-}
-
-/// Nobody can clean up behind that: there must be nothing to clean up.
-#[test]
-fn a_killed_run_leaves_no_file() {
+fn the_link_is_measured_by_the_size_of_a_copy() {
+    let emulator = or_skip!(Emulator::new());
     let folder = folder();
-    let mut child = forebay()
-        .args(["bench", "--device=host", "--size=64MiB", "--seconds=30", "--peers=false"])
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let path = file(folder.path());
+    let mut command = emulator.forebay("h2d_gbps=2;d2h_gbps=2;latency_us=500;jitter_us=0").unwrap();
+    command.arg("bench").arg(&path).args(short(&["--route=bounce"])).args(["--json", "--device=cuda:0"]);
+    let (_, summary) = report(&Answer::of(&mut command));
+    let link = summary["ceilings"]["link"].as_array().unwrap();
+    let chunks: Vec<u64> = link.iter().map(|rates| rates["chunk"].as_u64().unwrap()).collect();
+    assert_eq!(chunks, [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]);
+    for way in ["to_device", "to_host"] {
+        let rate = |of: usize| link[of][way].as_f64().unwrap();
+        let larger = (1..5).map(rate).fold(0.0, f64::max);
+        assert!(rate(0) < 0.2e9 && larger > 2.0 * rate(0), "{way}: {summary}");
+        assert_eq!(summary["ceilings"][way], link[3][way], "4 MiB is what is copied at once");
+    }
+    emulator.report().assert_clean();
 }
 
 #[test]
@@ -262,6 +235,8 @@ fn a_report_is_compared_row_by_row_and_chance_is_no_change() {
             for run in row["runs"].as_array_mut().unwrap() {
                 *run = (run.as_f64().unwrap() * 100.0).into();
             }
+            // As reports were before this was told.
+            row["bound"].as_object_mut().unwrap().remove("cpu_ceiling");
             row["bytes_per_second"] = (row["bytes_per_second"].as_f64().unwrap() * 100.0).into();
             format!("{row}\n")
         })

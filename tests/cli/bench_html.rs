@@ -50,6 +50,12 @@ fn the_page_is_whole_and_refers_to_nothing_outside_it() {
     // One line of one point is no plot.
     assert!(!page.contains("in order</h3>"));
     assert!(page.contains(&format!("Linux {}", summary["kernel"].as_str().unwrap())));
+    let began = summary["began"].as_str().unwrap();
+    assert!(page.contains(&format!("<dt>Began</dt><dd><bdi>{began}</bdi></dd>")), "{began}");
+    let command = summary["command"].as_str().unwrap();
+    assert!(command.contains(" bench ") && command.ends_with("/page.html --json"), "{command}");
+    assert!(page.contains(&format!("<dt>Command</dt><dd><bdi>{command}</bdi></dd>")), "{command}");
+    assert!(!page.contains("The link by size of copy"), "there is none to the host");
     assert_eq!(bodies(&page).len(), rows.len());
     for (row, body) in rows.iter().zip(bodies(&page)) {
         let shown = |chunk: &Value| format!("{} KiB", chunk.as_u64().unwrap() / 1024);
@@ -77,8 +83,11 @@ fn the_page_is_whole_and_refers_to_nothing_outside_it() {
 fn a_hostile_name_is_text_and_nothing_else() {
     let folder = folder();
     let target = write(folder.path(), OsStr::from_bytes(HOSTILE), &pattern(8 << 20));
-    let (page, ..) = measured(&target, &folder.path().join("page.html"));
+    let (page, _, summary) = measured(&target, &folder.path().join("page.html"));
     well_formed(&page);
+    let told = summary["command"].as_str().unwrap();
+    assert!(told.contains("/<script>alert(1)<b x=\\'&amp;\"\\033[31m\\377.bin' "), "{told}");
+    assert!(page.contains("&lt;b x=\\&#39;&amp;amp;&quot;\\033[31m\\377.bin&#39; "), "{page}");
     assert!(page.contains("&lt;script&gt;alert(1)&lt;b x=&#39;&amp;amp;&quot;\u{FFFD}[31m\u{FFFD}.bin"), "{page}");
     assert!(!page.contains("<script") && !page.contains("<b "));
 }
@@ -94,6 +103,7 @@ fn figures_of_the_emulator_are_called_emulated_in_the_page() {
     let page = fs::read_to_string(page).unwrap();
     well_formed(&page);
     assert!(page.contains("No figure here is one of a GPU&#39;s"));
+    assert!(page.contains("<h3>The link by size of copy</h3>"));
     assert_eq!(bodies(&page).iter().filter(|body| body.contains(">emulated<")).count(), rows.len());
 }
 
@@ -176,6 +186,23 @@ fn a_browser_shows_it_on_a_phone_and_on_a_desk_without_scrolling_sideways() {
     }
 }
 
+/// The usual profile has fifteen rows to the host.
+#[test]
+fn the_usual_report_prints_on_four_pages_at_most() {
+    let browser = or_skip!(browser());
+    let folder = folder();
+    let target = write(folder.path(), format!("{}.bin", "a-long-name".repeat(20)), &pattern(16 << 20));
+    let page = folder.path().join("page.html");
+    let flags = ["--device=host", "--rounds=1", "--seconds=2.5", "--verify=false", "--json", "--html"];
+    let (rows, _) = report(&Answer::of(forebay().arg("bench").arg(&target).args(flags).arg(&page)));
+    let print = folder.path().join("page.pdf");
+    headless(&browser, folder.path(), &[&format!("--print-to-pdf={}", print.display())], &page);
+    let print = fs::read(&print).unwrap();
+    let count = |what: &[u8]| print.windows(what.len()).filter(|found| *found == what).count();
+    let pages = count(b"/Type /Page\n") + count(b"/Type /Page ");
+    assert!((1..=4).contains(&pages), "{pages} pages of {} rows", rows.len());
+}
+
 fn browser() -> Result<PathBuf, Skip> {
     let named = std::env::var_os("FOREBAY_BROWSER").map(PathBuf::from);
     let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -196,6 +223,10 @@ fn headless(browser: &Path, folder: &Path, flags: &[&str], page: &Path) -> Strin
         "--disable-gpu",
         "--hide-scrollbars",
         "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
     ]);
     if is_root() {
         command.arg("--no-sandbox");

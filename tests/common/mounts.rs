@@ -84,6 +84,14 @@ pub fn overlay_over(lower: &Path) -> Result<Mounted, Skip> {
     Ok(Mounted { kind: "overlay", dir: point.clone(), mount_point: point, below: None, work })
 }
 
+/// A folder seen through FUSE, where no file can be made without a name.
+pub fn bindfs() -> Result<Mounted, Skip> {
+    let work = Work::new("bindfs")?;
+    let (point, below) = (work.subdir("mnt")?, work.subdir("below")?);
+    run(Command::new("bindfs").arg(&below).arg(&point))?;
+    Ok(Mounted { kind: "bindfs", dir: point.clone(), mount_point: point, below: None, work })
+}
+
 /// A loop device and the file behind it, without a file system.
 #[derive(Debug)]
 pub struct LoopDevice {

@@ -13,6 +13,8 @@ pub enum Deny {
     Register(i32),
     /// openat with O_DIRECT.
     DirectOpen(i32),
+    /// openat with O_TMPFILE, as on file systems that have no files without names.
+    Nameless(i32),
     /// statx, as where the kernel or the sandbox is older than the call.
     Statx(i32),
     /// cachestat, as where the kernel is older than the call.
@@ -42,13 +44,9 @@ pub fn filter(denied: &[Deny]) -> Vec<sock_filter> {
                     program.extend(refuse(call, errno));
                 }
             }
-            Deny::DirectOpen(errno) => program.extend([
-                load(CALL),
-                unless_equal(libc::SYS_openat as u32, 3),
-                load(ARGUMENTS + 8 * 2),
-                jump(libc::BPF_JSET, libc::O_DIRECT as u32, 1),
-                answer(errno),
-            ]),
+            Deny::DirectOpen(errno) => program.extend(refuse_open(libc::O_DIRECT, errno)),
+            // O_TMPFILE is O_DIRECTORY and a bit of its own.
+            Deny::Nameless(errno) => program.extend(refuse_open(libc::O_TMPFILE & !libc::O_DIRECTORY, errno)),
         }
     }
     program.push(instruction(libc::BPF_RET, libc::SECCOMP_RET_ALLOW));
@@ -77,6 +75,16 @@ const ARGUMENTS: u32 = 16;
 
 fn refuse(call: libc::c_long, errno: i32) -> [sock_filter; 3] {
     [load(CALL), unless_equal(call as u32, 1), answer(errno)]
+}
+
+fn refuse_open(flag: i32, errno: i32) -> [sock_filter; 5] {
+    [
+        load(CALL),
+        unless_equal(libc::SYS_openat as u32, 3),
+        load(ARGUMENTS + 8 * 2),
+        jump(libc::BPF_JSET, flag as u32, 1),
+        answer(errno),
+    ]
 }
 
 fn load(offset: u32) -> sock_filter {

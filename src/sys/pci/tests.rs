@@ -147,6 +147,10 @@ fn addresses() {
 fn bandwidth_takes_the_encoding_off() {
     let gigabytes = |speed, width| Link { speed, width }.bytes_per_second() / 1e9;
     assert!((gigabytes(2.5, 1) - 0.25).abs() < 1e-9);
+    assert!((gigabytes(5.0, 1) - 0.5).abs() < 1e-9);
+    assert!((gigabytes(8.0, 16) - 15.754).abs() < 1e-3);
     assert!((gigabytes(16.0, 4) - 7.877).abs() < 1e-3);
+    assert!((gigabytes(32.0, 16) - 63.015).abs() < 1e-3);
+    assert!((gigabytes(64.0, 16) - 121.0).abs() < 1e-3);
     assert_eq!(Link { speed: 16.0, width: 4 }.to_string(), "16 GT/s x4 (7.9 GB/s)");
 }

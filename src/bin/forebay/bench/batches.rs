@@ -13,6 +13,7 @@ use forebay::dataset::{
 };
 use forebay::{Batch, Carrier, Device, Loader, LoaderError, LoaderFault, Reader, Route, Shuffle, Stats};
 
+use super::cache;
 use super::case::{BATCH, Case};
 use super::measure::Run;
 use super::usage::Usage;
@@ -84,7 +85,11 @@ impl Batches {
     /// Takes batches for `time`, and drops each before it waits for the next, as a consumer does that is faster than all else.
     pub fn run(&self, time: Duration, seed: u64, more: &dyn Fn() -> bool) -> Result<Run, Failure> {
         // Of more, what the kernel read ahead of one record would be another's.
-        let most = if self.case.is_once_over() { (self.records / 16 / self.batch_size()).max(1) } else { u64::MAX };
+        let most = if self.case.is_once_over() {
+            (cache::drawn_while_cold(self.records) / self.batch_size()).max(1)
+        } else {
+            u64::MAX
+        };
         let mut taking = self.begin(seed, most)?;
         let mut run = Run::default();
         let before = Usage::now();

@@ -1,14 +1,15 @@
 //! What bounded a row: the first of these that it ran into.
 //!
-//! A link to the device that goes no faster; processors that others used; a copy of the page cache as fast as memory goes; a
-//! thread of ours that had no time left; else the drive, where all the reads that were allowed waited for it: at the best that
-//! it gave in any row it is the drive itself, below that the number of reads that it was given at once.
+//! A link that goes no faster, to the device or to the drive; processors that others used; a copy of the page cache as fast as
+//! memory goes; a thread of ours that had no time left; else the drive, where all the reads that were allowed waited for it: at
+//! the best that it gave in any row it is the drive itself, below that the number of reads that it was given at once.
 
 use forebay::Route;
 
 use super::case::{Cache, Case, Pattern};
-use super::ceilings::Ceilings;
+use super::ceilings::{self, Ceilings, LINK_CHUNK};
 use super::measure::Run;
+use super::pcie::{self, Together, What};
 use super::row::{Bound, By};
 use crate::byte_count::{counted, rate, shown};
 
@@ -19,44 +20,106 @@ const CROWDED: f64 = 0.20;
 const LEFT: f64 = 0.08;
 /// So near to a ceiling is at it.
 const NEAR: f64 = 0.90;
+/// What goes so much faster than the link by itself shows that something disturbed the link when it was measured.
+const BEYOND: f64 = 1.25;
 
 /// Of all runs of a row together. `best` is the most that any row got that differs from this one in having more reads
 /// under way, or in nothing.
 pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best: f64) -> Bound {
-    let mean = |of: &dyn Fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64;
-    let idle = mean(&|run| run.used.idle);
-    let others = mean(&|run| run.used.others);
-    let busiest = mean(&|run| run.used.busiest.as_ref().map_or(0.0, |(_, share)| *share));
-    let name = runs.iter().find_map(|run| run.used.busiest.as_ref().map(|(name, _)| name.clone())).unwrap_or_default();
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let busy = Busy::of(runs);
+    let bound = link(case, rate_now, ceilings).unwrap_or_else(|| beside_links(case, rate_now, &busy, ceilings, best));
+    Bound { cpu_ceiling: busy.ceiling(rate_now, ceilings::processors()), ..bound }
+}
 
-    // Whoever goes as fast as the link alone is held back by nothing else.
-    let link = ceilings.to_device.filter(|link| case.route != Route::Direct && rate_now >= NEAR * link);
-    if let Some(link) = link {
-        return Bound {
-            by: By::Link,
-            share: Some((rate_now / link).min(1.0)),
-            why: format!("copies to the GPU, which go at {} by themselves", rate(link)),
-            fix: "a faster or wider slot, a GPU on the drive's socket, or reads straight to the GPU (--route direct)"
-                .into(),
-        };
+/// What the runs of a row cost the processors.
+#[derive(Default)]
+struct Busy {
+    seconds_a_byte: f64,
+    idle: f64,
+    others: f64,
+    /// Of the time, by the thread that had the most of it.
+    busiest: f64,
+    name: String,
+}
+
+impl Busy {
+    fn of(runs: &[Run]) -> Self {
+        let mean = |of: &dyn Fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64;
+        let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+        Self {
+            seconds_a_byte: runs.iter().map(|run| run.used.cpu_seconds).sum::<f64>() / bytes.max(1) as f64,
+            idle: mean(&|run| run.used.idle),
+            others: mean(&|run| run.used.others),
+            busiest: mean(&|run| run.used.busiest.as_ref().map_or(0.0, |(_, share)| *share)),
+            name: runs
+                .iter()
+                .find_map(|run| run.used.busiest.as_ref().map(|(name, _)| name.clone()))
+                .unwrap_or_default(),
+        }
     }
+
+    /// What `processors` could carry if nothing else bounded it: all of them at work, or the busiest thread all the time,
+    /// whichever is less.
+    fn ceiling(&self, rate_now: f64, processors: usize) -> Option<f64> {
+        let all = (self.seconds_a_byte > 0.0).then(|| processors as f64 / self.seconds_a_byte);
+        let one = (self.busiest > 0.0).then(|| rate_now / self.busiest);
+        all.into_iter().chain(one).reduce(f64::min)
+    }
+}
+
+fn held(by: By, share: Option<f64>, why: impl Into<String>, fix: impl Into<String>) -> Bound {
+    Bound { by, share, why: why.into(), fix: fix.into(), cpu_ceiling: None }
+}
+
+/// Bytes that are copied to a device at once: whole reads of a request, as many as fit.
+fn copied_at_once(case: &Case) -> u64 {
+    case.chunk.max(LINK_CHUNK.min(case.reads_a_request() * case.chunk))
+}
+
+/// Whoever goes as fast as a link alone is held back by nothing else.
+fn link(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Option<Bound> {
+    let near = |ceiling: &f64| (NEAR..=BEYOND).contains(&(rate_now / ceiling));
+    let share = |ceiling: f64| Some((rate_now / ceiling).min(1.0));
+    let copies = ceilings.copies_to_device(copied_at_once(case)).filter(near).filter(|_| case.route != Route::Direct);
+    if let Some(ceiling) = copies {
+        return Some(held(
+            By::Link,
+            share(ceiling),
+            format!("copies to the GPU, which go at {} by themselves", rate(ceiling)),
+            "a faster or wider slot, a GPU on the drive's socket, or reads straight to the GPU (--route direct)",
+        ));
+    }
+    // More than lanes carry came from elsewhere, or was less on its way: compressed files.
+    let is_at = |link: &Together| near(&link.bytes_per_second) && rate_now <= link.bytes_per_second;
+    let of = |what| pcie::together(&ceilings.pcie, what, rate_now).filter(is_at);
+    if let Some(link) = of(What::Gpu) {
+        let fix = "a faster or wider slot for the GPU, or a share of the data for each of several";
+        return Some(held(By::Link, share(link.bytes_per_second), link.name, fix));
+    }
+    let link = of(What::Drive).filter(|_| case.cache == Cache::Cold)?;
+    Some(held(By::Link, share(link.bytes_per_second), link.name, "a faster or wider slot, or several drives"))
+}
+
+fn beside_links(case: &Case, rate_now: f64, busy: &Busy, ceilings: &Ceilings, best: f64) -> Bound {
+    let Busy { idle, others, busiest, .. } = *busy;
+    let name = &busy.name;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if idle < LEFT && others > CROWDED {
-        return Bound {
-            by: By::Cpu,
-            share: Some(others),
-            why: format!("other programs had {} of the processors, and none were idle", percent(others)),
-            fix: "measure again when the machine is quiet".into(),
-        };
+        return held(
+            By::Cpu,
+            Some(others),
+            format!("other programs had {} of the processors, and none were idle", percent(others)),
+            "measure again when the machine is quiet",
+        );
     }
     let copied = ceilings.page_cache_copy.filter(|copied| case.route == Route::Cached && rate_now >= NEAR * copied);
     if let Some(ceiling) = copied {
-        return Bound {
-            by: By::Memory,
-            share: Some((rate_now / ceiling).min(1.0)),
-            why: format!("copies out of the page cache: one thread gets {}", rate(ceiling)),
-            fix: "more threads, or read past the page cache".into(),
-        };
+        return held(
+            By::Memory,
+            Some((rate_now / ceiling).min(1.0)),
+            format!("copies out of the page cache: one thread gets {}", rate(ceiling)),
+            "more threads, or read past the page cache",
+        );
     }
     // A thread that polls is busy however little it has to do.
     if !case.iopoll && (busiest >= BUSY || idle < LEFT) {
@@ -74,7 +137,7 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
             (_, true) => "larger reads, a ring more (--threads), or polling (--iopoll true)",
             (_, false) => "a ring more (--threads), where a processor is left for it",
         };
-        return Bound { by: By::Cpu, share: Some(share), why: what, fix: fix.into() };
+        return held(By::Cpu, Some(share), what, fix);
     }
     if case.route == Route::Cached {
         return through_the_cache(case, rate_now, ceilings);
@@ -82,27 +145,27 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
     let share = if best > 0.0 { (rate_now / best).min(1.0) } else { 1.0 };
     let what = case.pattern.in_words();
     match share >= NEAR {
-        true => Bound {
-            by: By::Drive,
-            share: Some(share),
-            why: format!(
+        true => held(
+            By::Drive,
+            Some(share),
+            format!(
                 "the drive: with as many or more reads of {} {what} under way it gave {} at most, with processors idle",
                 shown(case.chunk),
                 rate(best)
             ),
-            fix: "a faster drive, several of them, or larger reads".into(),
-        },
-        false => Bound {
-            by: By::Depth,
-            share: Some(share),
-            why: format!(
+            "a faster drive, several of them, or larger reads",
+        ),
+        false => held(
+            By::Depth,
+            Some(share),
+            format!(
                 "{} of {} {what} under way at once, each waiting for the drive, which gives {} to more of them",
                 counted(case.in_flight(), "read"),
                 shown(case.chunk),
                 rate(best)
             ),
-            fix: "more reads at once (--depth), or larger ones (--chunk)".into(),
-        },
+            "more reads at once (--depth), or larger ones (--chunk)",
+        ),
     }
 }
 
@@ -110,27 +173,29 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
 fn through_the_cache(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Bound {
     let share = ceilings.drive.map(|drive| (rate_now / drive).min(1.0));
     match case.cache {
-        Cache::Warm => Bound {
-            by: By::Unknown,
-            share: None,
-            why: "reads of a warm page cache wait for each other: neither memory nor the processors are at their end"
-                .into(),
-            fix: "more threads, or larger reads".into(),
-        },
-        Cache::Cold if share.is_some_and(|share| share >= NEAR) => Bound {
-            by: By::Drive,
+        Cache::Warm => held(
+            By::Unknown,
+            None,
+            "reads of a warm page cache wait for each other: neither memory nor the processors are at their end",
+            "more threads, or larger reads",
+        ),
+        Cache::Cold if share.is_some_and(|share| share >= NEAR) => held(
+            By::Drive,
             share,
-            why: format!("the drive, of which the page cache gets as much as reads past it: {}", rate(rate_now)),
-            fix: "a faster drive, or several of them".into(),
-        },
-        Cache::Cold => Bound {
-            by: By::Depth,
+            format!("the drive, of which the page cache gets as much as reads past it: {}", rate(rate_now)),
+            "a faster drive, or several of them",
+        ),
+        Cache::Cold => held(
+            By::Depth,
             share,
-            why: format!(
+            format!(
                 "the page cache, which asks the drive for less at once than reads past it{}",
                 ceilings.drive.map_or(String::new(), |drive| format!(", that get up to {}", rate(drive)))
             ),
-            fix: "read past it (--route bounce)".into(),
-        },
+            "read past it (--route bounce)",
+        ),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use forebay::Device;
+use serde::Serialize;
 
+use super::pcie::Pcie;
 use super::target::Target;
 
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Ceilings {
     /// Copies in memory by one thread, and by one for each processor: bytes per second, counted once.
     pub memory_copy: f64,
@@ -21,19 +23,63 @@ pub struct Ceilings {
     /// Copies between pinned memory and the GPU, in chunks of [`LINK_CHUNK`]; `null` for the host.
     pub to_device: Option<f64>,
     pub to_host: Option<f64>,
+    /// The same by the bytes of a copy, rising; empty for the host.
+    pub link: Vec<LinkRate>,
+    /// Empty where the kernel shows no such link.
+    pub pcie: Vec<Pcie>,
+}
+
+/// Copies of so many bytes each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LinkRate {
+    pub chunk: u64,
+    pub to_device: f64,
+    pub to_host: f64,
 }
 
 /// As many bytes as a carrier copies at once.
-pub const LINK_CHUNK: usize = 4 << 20;
+pub const LINK_CHUNK: u64 = 4 << 20;
+
+const LINK_CHUNKS: [u64; 5] = [64 << 10, 256 << 10, 1 << 20, LINK_CHUNK, 16 << 20];
+
+impl Ceilings {
+    /// Measures the link, each size each way for `time`: in two goes of which the better counts, for what disturbs one of them
+    /// is no end of the link.
+    pub fn measure_link(&mut self, device: &Device, time: Duration) -> Result<(), forebay::DeviceError> {
+        for chunk in LINK_CHUNKS.into_iter().chain(LINK_CHUNKS) {
+            let Some(rates) = device.link_rates(chunk as usize, time / 2)? else { break };
+            match self.link.iter_mut().find(|known| known.chunk == chunk) {
+                Some(known) => {
+                    known.to_device = known.to_device.max(rates.to_device);
+                    known.to_host = known.to_host.max(rates.to_host);
+                }
+                None => self.link.push(LinkRate { chunk, to_device: rates.to_device, to_host: rates.to_host }),
+            }
+        }
+        let usual = self.link.iter().find(|rate| rate.chunk == LINK_CHUNK);
+        (self.to_device, self.to_host) = (usual.map(|rate| rate.to_device), usual.map(|rate| rate.to_host));
+        Ok(())
+    }
+
+    /// What copies of `bytes` to the device reach at most: the next larger size that was measured, so that it is not too low.
+    pub fn copies_to_device(&self, bytes: u64) -> Option<f64> {
+        let fitting = self.link.iter().find(|rate| rate.chunk >= bytes).or(self.link.last());
+        fitting.map(|rate| rate.to_device)
+    }
+}
+
+/// Processors that this process may use.
+pub fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
 
 /// Copies in memory.
 pub fn memory(time: Duration) -> (f64, f64) {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
     let one = copies(time);
     let all = thread::scope(|scope| {
         // One that cannot be had copies nothing.
         let start = || thread::Builder::new().spawn_scoped(scope, || copies(time)).ok();
-        let threads: Vec<_> = (0..processors).filter_map(|_| start()).collect();
+        let threads: Vec<_> = (0..processors()).filter_map(|_| start()).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).sum()
     });
     (one, all)

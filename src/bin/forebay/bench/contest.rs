@@ -1,7 +1,7 @@
 //! All cases, measured in turns: every round runs each case once, and the peer once beside it, so that what the machine does
 //! meanwhile falls on all of them.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use forebay::{Device, Route};
 
@@ -10,6 +10,7 @@ use super::case::{Cache, Case, Pattern};
 use super::ceilings::{self, Ceilings};
 use super::hardware::Hardware;
 use super::measure::{Rig, Run};
+use super::pcie;
 use super::peer::{self, Peer};
 use super::target::Target;
 use super::{sweep, verify};
@@ -26,6 +27,7 @@ pub const SHORTEST: Duration = Duration::from_millis(150);
 
 /// All cases, with what was measured of each.
 pub struct Contest {
+    pub began: SystemTime,
     pub target: Target,
     pub device: Device,
     pub file_system: String,
@@ -57,6 +59,7 @@ impl Contest {
     /// Without anything to measure yet.
     pub fn new(common: &Common, bench: &args::Bench, device: &Device, target: Target) -> Self {
         Self {
+            began: SystemTime::now(),
             hardware: Hardware::of(&target, device),
             device: device.clone(),
             file_system: String::new(),
@@ -180,12 +183,8 @@ impl Contest {
     pub fn measure_ceilings(&mut self) {
         let (memory, all) = ceilings::memory(Duration::from_millis(200));
         (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
-        match self.device.link_rates(ceilings::LINK_CHUNK, Duration::from_millis(200)) {
-            Ok(rates) => {
-                self.ceilings.to_device = rates.map(|rates| rates.to_device);
-                self.ceilings.to_host = rates.map(|rates| rates.to_host);
-            }
-            Err(error) => self.warnings.push(format!("the link to the device could not be measured: {error}")),
+        if let Err(error) = self.ceilings.measure_link(&self.device, Duration::from_millis(50)) {
+            self.warnings.push(format!("the link to the device could not be measured: {error}"));
         }
     }
 
@@ -202,6 +201,9 @@ impl Contest {
         let before = cache::share(target);
         let run = rig.run(&entry.case, time, round, &|| !interrupt.has_come())?;
         let after = cache::share(target);
+        // Before it rests again.
+        let links = Hardware::of(target, &self.device).pcie();
+        self.ceilings.pcie = pcie::fastest(std::mem::take(&mut self.ceilings.pcie), links);
         drop(rig);
         if interrupt.has_come() {
             return Ok(());

@@ -12,6 +12,7 @@ use std::time::Duration;
 use forebay::{EngineChoice, Route};
 use serde::Deserialize;
 
+use super::cache;
 use super::case::{Case, Pattern};
 use super::peer::Outcome;
 use super::target::Target;
@@ -68,7 +69,10 @@ impl Fio {
         command.arg(format!("--runtime={}ms", (seconds * 1e3) as u64));
         // A page cache is cold once.
         match (case.is_once_over(), case.pattern) {
-            (true, Pattern::Random | Pattern::Loader) => command.arg(format!("--io_size={}", share / 16)),
+            (true, Pattern::Random | Pattern::Loader) => {
+                let reads = cache::drawn_while_cold(share / case.block()).max(1);
+                command.arg(format!("--io_size={}", reads * case.block()))
+            }
             (true, Pattern::Sequential) => &mut command,
             (false, _) => command.arg("--time_based"),
         };

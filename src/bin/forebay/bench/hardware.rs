@@ -8,12 +8,14 @@ use std::path::Path;
 use forebay::facts::gds::NvidiaGpu;
 use forebay::facts::{self, BlockDevice, DeviceNumber, DiskKind, PciFunction};
 
+use super::pcie::{Pcie, What};
 use super::target::Target;
 
 /// What is watched.
 pub struct Hardware {
     disks: Vec<BlockDevice>,
-    functions: Vec<PciFunction>,
+    /// The drives' before the GPU's.
+    functions: Vec<(What, PciFunction)>,
 }
 
 impl Hardware {
@@ -22,14 +24,30 @@ impl Hardware {
             0 => metadata.dev(),
             own => own,
         });
-        let disk = number.and_then(|number| BlockDevice::from_number(facts::sys(), DeviceNumber::from_raw(number)));
+        Self::read(facts::sys(), facts::proc(), number.map(DeviceNumber::from_raw), device.pci_address())
+    }
+
+    fn read(sys: &Path, proc: &Path, disk: Option<DeviceNumber>, gpu: Option<&str>) -> Self {
+        let disk = disk.and_then(|number| BlockDevice::from_number(sys, number));
         let disks: Vec<BlockDevice> = disk.iter().flat_map(BlockDevice::leaves).cloned().collect();
-        let mut functions: Vec<PciFunction> = disks.iter().flat_map(PciFunction::of_disk).collect();
-        if let Some(address) = device.pci_address() {
-            let cards = NvidiaGpu::all(facts::sys(), facts::proc()).into_iter().map(|card| card.function);
-            functions.extend(cards.filter(|card| card.address.eq_ignore_ascii_case(address)));
+        let of_drives = disks.iter().flat_map(PciFunction::of_disk).map(|function| (What::Drive, function));
+        let mut functions: Vec<(What, PciFunction)> = of_drives.collect();
+        if let Some(address) = gpu {
+            let cards = NvidiaGpu::all(sys, proc).into_iter().map(|card| (What::Gpu, card.function));
+            functions.extend(cards.filter(|(_, card)| card.address.eq_ignore_ascii_case(address)));
         }
         Self { disks, functions }
+    }
+
+    /// The links that the kernel shows. Of several drives all or none: the sum of some would be too little.
+    pub fn pcie(&self) -> Vec<Pcie> {
+        let links: Vec<Pcie> = self.functions.iter().filter_map(|(what, function)| Pcie::of(*what, function)).collect();
+        let is_shown = |disk: &BlockDevice| {
+            let own = PciFunction::of_disk(disk);
+            !own.is_empty() && own.iter().all(|own| links.iter().any(|link| link.address == own.address))
+        };
+        let all = self.disks.iter().all(is_shown);
+        links.into_iter().filter(|link| all || link.what != What::Drive).collect()
     }
 
     /// What the drives are, for people.
@@ -62,7 +80,7 @@ impl Hardware {
     /// Of NVIDIA's GPU and the drives: what holds either back, with `before` as it was when the runs began.
     pub fn warnings(&self, before: &Self) -> Vec<String> {
         let mut warnings = Vec::new();
-        for (now, then) in self.functions.iter().zip(&before.functions) {
+        for ((_, now), (_, then)) in self.functions.iter().zip(&before.functions) {
             if now.runs_below_best() == Some(true) {
                 let show = |link: Option<facts::Link>| link.map_or("unknown".to_owned(), |link| link.to_string());
                 warnings.push(format!(
@@ -89,7 +107,7 @@ impl Hardware {
             }
         }
         let nodes: Vec<(&str, u32)> =
-            self.functions.iter().filter_map(|function| Some((&*function.address, function.numa_node?))).collect();
+            self.functions.iter().filter_map(|(_, function)| Some((&*function.address, function.numa_node?))).collect();
         if let [first, .., last] = nodes[..]
             && first.1 != last.1
         {
@@ -121,3 +139,6 @@ fn too_hot(disk: &Path) -> Option<String> {
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

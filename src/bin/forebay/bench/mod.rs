@@ -14,7 +14,9 @@ mod fio;
 mod gdsio;
 mod hardware;
 mod html;
+mod invocation;
 mod measure;
+mod pcie;
 mod peer;
 mod report;
 mod requests;
@@ -59,14 +61,19 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
             let bar = std::cell::OnceCell::new();
             let progress = |done, all| bar.get_or_init(|| Progress::start(all)).reach(done);
             let size = bench.size.map(|size| size.0);
-            Target::own(Path::new("."), size, time / 4, &|| interrupt.has_come(), &progress)?
+            let own = Target::own(Path::new("."), size, time / 4, &|| interrupt.has_come(), &progress);
+            own.inspect_err(|failure| {
+                if matches!(failure, Failure::Interrupted) {
+                    nothing_measured(bench.html.as_deref());
+                }
+            })?
         }
     };
     let page = bench.html.as_ref().map(|path| html::Page::at(path, &target)).transpose()?;
     let mut contest = Contest::new(common, bench, &device, target);
     if bench.tune {
         let tuned = tune::tune(common, bench, &mut contest, time, &interrupt)?;
-        return tell(common, contest.report(bench.verify, tuned, &interrupt)?, page);
+        return tell(common, bench, contest.report(bench.verify, tuned, &interrupt)?, page);
     }
     let skipped = contest.enter_all(common, bench)?;
     skipped.iter().for_each(|why| stderr::line(&format!("warning: {why}")));
@@ -75,13 +82,25 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
         return Err(Failure::Error(format!("{}: no case can be measured: {why}", contest.target.name)));
     }
     contest.run(time, &interrupt)?;
-    tell(common, contest.report(bench.verify, None, &interrupt)?, page)
+    tell(common, bench, contest.report(bench.verify, None, &interrupt)?, page)
 }
 
 /// The report, as it is wanted.
-fn tell(common: &Common, (rows, summary): (Vec<Row>, Summary), page: Option<html::Page>) -> Outcome {
+fn tell(
+    common: &Common,
+    bench: &args::Bench,
+    (rows, summary): (Vec<Row>, Summary),
+    page: Option<html::Page>,
+) -> Outcome {
     // Before stdout, which may be closed; a page that fails takes nothing from stdout.
-    let written = page.map_or(Ok(()), |page| page.write(&rows, &summary));
+    let written = match page {
+        _ if rows.is_empty() => {
+            nothing_measured(bench.html.as_deref());
+            Ok(())
+        }
+        Some(page) => page.write(&rows, &summary),
+        None => Ok(()),
+    };
     let mut stdout = Stdout::open()?;
     if common.json {
         for row in &rows {
@@ -102,6 +121,13 @@ fn tell(common: &Common, (rows, summary): (Vec<Row>, Summary), page: Option<html
         None if summary.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
     }
+}
+
+/// Of a run that was interrupted before its first row: a page that is there may hold an older report, and is not replaced by
+/// an empty one.
+fn nothing_measured(page: Option<&Path>) {
+    let page = page.map_or(String::new(), |page| format!("; {} is not written", page.display()));
+    stderr::line(&format!("warning: interrupted before anything was measured{page}"));
 }
 
 #[derive(Serialize)]

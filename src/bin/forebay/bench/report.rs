@@ -1,11 +1,15 @@
 //! What was measured as rows, each with what bounded it, and a summary of all.
 
+use std::collections::HashSet;
+
 use forebay::Route;
 
 use super::bound;
 use super::cache::Proven;
+use super::ceilings;
 use super::contest::{Contest, Entry};
 use super::hardware::Hardware;
+use super::invocation;
 use super::measure::Run;
 use super::row::{self, Latency, Row, VERSION, cache_name, median};
 use super::summary::Summary;
@@ -59,22 +63,23 @@ impl Contest {
                 ));
             }
         }
-        self.warnings.dedup();
         let summary = Summary {
             version: VERSION,
+            began: invocation::utc(self.began),
+            command: invocation::quoted(std::env::args_os()),
             target: self.target.name.clone(),
             target_bytes: self.target.len,
             file_system: self.file_system.clone(),
             drives: now.drives(),
             device: self.device.to_string(),
             kernel: forebay::facts::kernel_release(forebay::facts::proc()).unwrap_or_default(),
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            processors: ceilings::processors(),
             rounds: self.rounds,
             peer: self.peer.as_ref().map(|peer| peer.name().to_owned()),
-            ceilings: self.ceilings,
+            ceilings: self.ceilings.clone(),
             tuned,
             rows: rows.len(),
-            warnings: self.warnings.clone(),
+            warnings: each_once(&self.warnings),
             interrupted: self.interrupted || interrupt.has_come(),
         };
         Ok((rows, summary))
@@ -162,5 +167,22 @@ impl Contest {
             runs,
             ratio: median(&ratios),
         })
+    }
+}
+
+/// In the order in which they came first.
+fn each_once(warnings: &[String]) -> Vec<String> {
+    let mut known = HashSet::new();
+    warnings.iter().filter(|warning| known.insert(*warning)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_told_once_however_often_it_came() {
+        let told = each_once(&["a", "b", "a", "a", "c", "b"].map(str::to_owned));
+        assert_eq!(told, ["a", "b", "c"]);
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use forebay::{Carrier, Carry, Device, Extent, File, Reader};
 
 use super::bytes::Random;
+use super::cache;
 use super::case::{Case, Pattern, REQUESTS};
 use super::measure::Run;
 use super::usage::Usage;
@@ -131,8 +132,8 @@ impl Order {
                 self.at += len;
             }
             Pattern::Random | Pattern::Loader => {
-                // Of a file that may be read only once over, a part is read again: no more than a few of a hundred.
-                if self.once && self.at >= self.chunks / 16 {
+                // The first request repeats nothing, however large it is.
+                if self.once && self.at > 0 && self.at + self.reads > cache::drawn_while_cold(self.chunks) {
                     return false;
                 }
                 self.at += self.reads;
@@ -154,3 +155,6 @@ impl Order {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,6 +77,10 @@ pub struct Bound {
     /// In words, and what would move it.
     pub why: String,
     pub fix: String,
+    /// Bytes per second that the processors could carry at most at what they took for these; `null` where that was too
+    /// little to be counted.
+    #[serde(default)]
+    pub cpu_ceiling: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,10 @@ use crate::byte_count::shown;
 #[derive(Serialize)]
 pub struct Summary {
     pub version: u32,
+    /// When measuring began, in UTC as ISO 8601 has it.
+    pub began: String,
+    /// The command line, as a shell takes it.
+    pub command: String,
     pub target: String,
     pub target_bytes: u64,
     pub file_system: String,

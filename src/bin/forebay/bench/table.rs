@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::ceilings::Ceilings;
+use super::pcie::{self, What};
 use super::row::Row;
 use crate::byte_count::{rate, shown};
 
@@ -64,7 +65,7 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
     }
     said.iter().for_each(|line| text.push_str(&format!("{line}\n")));
     text.push_str(&format!(
-        "\nceilings: memory copy {} by one thread, {} by all{}{}{}\n",
+        "\nceilings: memory copy {} by one thread, {} by all{}{}{}{}\n",
         rate(ceilings.memory_copy),
         rate(ceilings.memory_copy_all),
         ceilings.page_cache_copy.map_or(String::new(), |best| format!("; page cache {} by one thread", rate(best))),
@@ -73,6 +74,9 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
             .to_device
             .zip(ceilings.to_host)
             .map_or(String::new(), |(to, from)| { format!("; to the GPU {}, back {}", rate(to), rate(from)) }),
+        [What::Drive, What::Gpu]
+            .map(|what| pcie::together(&ceilings.pcie, what, 0.0).map_or(String::new(), |of| format!("; {}", of.name)))
+            .concat(),
     ));
     text
 }

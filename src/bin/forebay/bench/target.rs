@@ -110,7 +110,12 @@ impl Target {
     }
 }
 
-/// A file without a name; where the file system has none, one whose name is taken away at once.
+/// A file without a name.
+///
+/// Where the file system has none (FAT, many of FUSE's, older ones of the network's), one whose name is taken away at once: the
+/// kernel has no other way to a file on a drive, and what `memfd_create` gives is none. Whoever is killed in that instant, with
+/// a signal that cannot be held off, leaves an empty file: its name says whose it was, and that it may be deleted. Some file
+/// systems give an open file that is deleted a hidden name until it is closed, which the kernel does however we end.
 fn nameless(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -119,7 +124,8 @@ fn nameless(folder: &Path) -> io::Result<File> {
             if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT))
                 && folder.is_dir() =>
         {
-            let path = folder.join(format!(".forebay-bench-{}", std::process::id()));
+            let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos());
+            let path = folder.join(format!(".forebay-bench-{}-{now}.may-be-deleted", std::process::id()));
             let file = options.create_new(true).open(&path)?;
             std::fs::remove_file(&path)?;
             Ok(file)

@@ -6,8 +6,9 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::{self, Axis};
 use super::look::{self, AXIS, Broken, Drawn, GRID, INK, Look, Mark, WIDTH};
-use super::page::time;
+use super::rows::time;
 use crate::bench::ceilings::Ceilings;
+use crate::bench::pcie::{self, What};
 use crate::bench::row::Row;
 use crate::byte_count::{rate, shown};
 
@@ -28,6 +29,7 @@ pub fn roofline(rows: &[Row], ceilings: &Ceilings) -> Drawn {
         rows.iter().flat_map(|row| [Some(row.bytes_per_second), row.peer.as_ref().map(|peer| peer.bytes_per_second)]);
     // So that the least is a bar, too.
     let rates = rates.flatten().flat_map(|rate| [rate / 1.5, rate]);
+    let rates = rates.chain(rows.iter().filter_map(|row| row.bound.cpu_ceiling));
     let x = Axis::tens(rates.chain(limits.iter().map(|limit| limit.1)), 5);
     let head = limits.len() as i32 * CEILING;
     let label = "bytes per second of each row (bars, logarithmic) against the machine's ceilings (upright lines)";
@@ -50,6 +52,9 @@ pub fn roofline(rows: &[Row], ceilings: &Ceilings) -> Drawn {
         &|row| format!("{} · {}", rate(row.bytes_per_second), row.bound.by),
         &|area, places, row, y| {
             bar(area, &row.route, (MARGIN, places.x(&x, row.bytes_per_second)), y)?;
+            if let Some(most) = row.bound.cpu_ceiling {
+                look::draw_mark(area, (places.x(&x, most), y), &of_processors())?;
+            }
             if let Some(peer) = &row.peer {
                 look::draw_mark(area, (places.x(&x, peer.bytes_per_second), y), &of_peer())?;
             }
@@ -63,9 +68,18 @@ pub fn of_peer() -> Look {
     Look { color: INK, mark: Mark::Diamond, hollow: true, dash: None }
 }
 
+/// What the processors could carry at most at what a row took of them.
+pub fn of_processors() -> Look {
+    Look { color: INK, mark: Mark::Cross, hollow: false, dash: None }
+}
+
 fn limits(ceilings: &Ceilings) -> Vec<(&'static str, f64, look::Dash)> {
+    let pcie = |what| pcie::together(&ceilings.pcie, what, 0.0).map(|link| link.bytes_per_second);
     let all = [
         ("drive", ceilings.drive, None),
+        ("drive's PCIe", pcie(What::Drive), Some((14, 3))),
+        ("copies to the GPU", ceilings.to_device, Some((4, 4))),
+        ("GPU's PCIe", pcie(What::Gpu), Some((10, 2))),
         ("page cache, one thread", ceilings.page_cache_copy, Some((8, 4))),
         ("memory copy, one thread", Some(ceilings.memory_copy), Some((2, 3))),
         ("memory copy, all threads", Some(ceilings.memory_copy_all), Some((12, 5))),

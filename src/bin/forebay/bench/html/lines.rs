@@ -7,6 +7,7 @@ use plotters::prelude::*;
 use super::axis::{self, Axis};
 use super::look::{self, Broken, Drawn, Look};
 use crate::bench::case::Pattern;
+use crate::bench::ceilings::LinkRate;
 use crate::bench::row::Row;
 use crate::byte_count::shown;
 
@@ -46,6 +47,24 @@ pub fn plots(rows: &[Row]) -> Result<Vec<Plot>, Broken> {
         }
     }
     Ok(plots)
+}
+
+/// Copies between pinned memory and the GPU, where there is one.
+pub fn link(rates: &[LinkRate]) -> Result<Option<Plot>, Broken> {
+    let series = |name: &str, mark, dash, rate: fn(&LinkRate) -> f64| Series {
+        name: name.into(),
+        // A colour would be a route's.
+        look: Look { color: look::INK, mark, hollow: dash != look::DASHES[0], dash },
+        points: rates.iter().map(|rates| (rates.chunk, rate(rates))).collect(),
+    };
+    let all = [
+        series("to the GPU", look::Mark::Circle, look::DASHES[0], |rates| rates.to_device),
+        series("back to the host", look::Mark::Diamond, look::DASHES[1], |rates| rates.to_host),
+    ];
+    let all = if rates.is_empty() { &[][..] } else { &all[..] };
+    let Some(svg) = plot(all, "bytes of a copy", axis::bytes)? else { return Ok(None) };
+    let about = "Copies between pinned memory and the GPU by themselves: what no route through the host can exceed.";
+    Ok(Some(Plot { title: "The link by size of copy".into(), about: about.into(), svg, legend: legend(all)? }))
 }
 
 fn way(row: &Row) -> String {

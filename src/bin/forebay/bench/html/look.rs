@@ -1,7 +1,7 @@
 //! What things look like: the same route has the same colour and mark in each plot, and never the colour alone.
 //!
 //! Colours are written into the SVG as they are on paper; the page's style finds them there by their value and has others in
-//! their place where it is dark. All are from the palette of Okabe and Ito (2008), which the colour-blind tell apart.
+//! their place where it is dark. They are near the palette of Okabe and Ito (2008); that the colour-blind tell them apart is tested.
 
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
@@ -145,3 +145,6 @@ pub fn framed(svg: &str, attributes: &str) -> String {
     let start = svg.find("viewBox").unwrap_or(0);
     format!("<svg {attributes} {}", &svg[start..])
 }
+
+#[cfg(test)]
+mod tests;

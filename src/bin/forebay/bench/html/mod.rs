@@ -4,7 +4,9 @@ mod axis;
 mod bars;
 mod lines;
 mod look;
+mod method;
 mod page;
+mod rows;
 mod text;
 
 use std::io;
@@ -16,6 +18,8 @@ use super::row::Row;
 use super::target::Target;
 use crate::failure::{Failure, Outcome};
 use crate::replaced_file::ReplacedFile;
+
+const EMULATED: &str = "<span class=\"badge\">emulated</span>";
 
 /// Where the report goes.
 pub struct Page(ReplacedFile);
