@@ -106,6 +106,24 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
     }
 }
 
+/// The same of a row of the loader's, where another program got `peer` from the drive with as many reads under way: then it is
+/// neither the drive nor their number.
+pub fn beside_peer(bound: Bound, case: &Case, rate_now: f64, peer: f64) -> Bound {
+    let is_the_drives = matches!(bound.by, By::Drive | By::Depth);
+    if case.pattern != Pattern::Loader || !is_the_drives || rate_now >= NEAR * peer {
+        return bound;
+    }
+    Bound {
+        by: By::Unknown,
+        share: Some(rate_now / peer),
+        why: format!(
+            "the loader itself: with as many reads under way another program got {}, and processors were left",
+            rate(peer)
+        ),
+        fix: "records of whole blocks, which take one read each, or more reads at once (--depth)".into(),
+    }
+}
+
 /// With processors left.
 fn through_the_cache(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Bound {
     let share = ceilings.drive.map(|drive| (rate_now / drive).min(1.0));
@@ -132,5 +150,27 @@ fn through_the_cache(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Bound {
             ),
             fix: "read past it (--route bounce)".into(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay::EngineChoice;
+
+    use super::super::usage::Used;
+    use super::*;
+
+    #[test]
+    fn a_loader_that_gets_less_than_another_program_does_not_blame_the_drive() {
+        let of = |pattern, rate_now, peer| {
+            let (route, engine, cache) = (Route::Bounce, EngineChoice::Uring, Cache::Cold);
+            let case = Case { pattern, route, engine, chunk: 150 << 10, depth: 8, threads: 1, cache, iopoll: false };
+            let run = Run { used: Used { idle: 0.5, ..Used::default() }, ..Run::default() };
+            let alone = bound(&case, rate_now, &[run], &Ceilings::default(), rate_now);
+            beside_peer(alone, &case, rate_now, peer).by
+        };
+        assert_eq!(of(Pattern::Loader, 1e9, 2e9), By::Unknown);
+        assert_eq!(of(Pattern::Loader, 1e9, 1.05e9), By::Drive);
+        assert_eq!(of(Pattern::Random, 1e9, 2e9), By::Drive);
     }
 }

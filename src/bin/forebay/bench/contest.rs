@@ -72,27 +72,29 @@ impl Contest {
                  let it have them (--engine uring --route bounce)"
             ));
         }
+        let mut skip = |what: String| {
+            if !skipped.contains(&what) {
+                skipped.push(what);
+            }
+        };
         for case in cases {
             if case.memory() > budget {
                 let what = "takes more than the budget; raise it (--budget)";
-                skipped.push(format!("{} at depth {}: {} {what}", shown(case.chunk), case.depth, shown(case.memory())));
+                skip(format!("{} at depth {}: {} {what}", shown(case.chunk), case.depth, shown(case.memory())));
                 continue;
             }
             if case.chunk > target.len {
-                skipped.push(format!("{}: larger than the file; name a larger one", shown(case.chunk)));
+                skip(format!("{}: larger than the file; name a larger one", shown(case.chunk)));
                 continue;
             }
             let polled = if case.iopoll { can_poll.clone().map_err(Failure::Error) } else { Ok(()) };
             match polled.and_then(|()| Rig::try_out(&case, device, &target.path)) {
                 Ok(found) => file_system = Some(found),
                 Err(Failure::Error(why)) => {
-                    let what = match case.iopoll {
+                    skip(match case.iopoll {
                         true => format!("{NO_POLLING}: {why}"),
                         false => format!("route {} is left out: {why}", case.route),
-                    };
-                    if !skipped.contains(&what) {
-                        skipped.push(what);
-                    }
+                    });
                     continue;
                 }
                 Err(failure) => return Err(failure),
