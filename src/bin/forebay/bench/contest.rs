@@ -64,8 +64,7 @@ impl Contest {
         let mut entries = Vec::new();
         let mut file_system = None;
         let hardware = Hardware::of(&target, device);
-        let can_poll = hardware.can_poll();
-        let cases = sweep::cases(common, bench, device, can_poll.is_ok());
+        let cases = sweep::cases(common, bench, device, hardware.can_poll(4096).is_ok());
         if bench.iopoll.contains(&true) && !cases.iter().any(|case| case.iopoll) {
             skipped.push(format!(
                 "{NO_POLLING}: only io_uring polls, and only for reads past the page cache; \
@@ -87,8 +86,8 @@ impl Contest {
                 skip(format!("{}: larger than the file; name a larger one", shown(case.chunk)));
                 continue;
             }
-            let polled = if case.iopoll { can_poll.clone().map_err(Failure::Error) } else { Ok(()) };
-            match polled.and_then(|()| Rig::try_out(&case, device, &target.path)) {
+            let can_poll = if case.iopoll { hardware.can_poll(case.chunk).map_err(Failure::Error) } else { Ok(()) };
+            match can_poll.and_then(|()| Rig::try_out(&case, device, &target.path)) {
                 Ok(found) => file_system = Some(found),
                 Err(Failure::Error(why)) => {
                     skip(match case.iopoll {
@@ -182,6 +181,7 @@ impl Contest {
         let (target, entry) = (&self.target, &mut self.entries[number]);
         let told = |error: std::io::Error| Failure::Error(format!("{}: its page cache: {error}", target.name));
         let rig = Rig::new(&entry.case, &self.device, &target.path)?;
+        rig.get_ready(round)?;
         // Once warm, a file stays so: only where somebody else empties the cache does this read it again.
         entry.proven =
             worse(entry.proven, cache::prepare(target, entry.case.cache).map_err(told)?, entry.runs.is_empty());

@@ -68,7 +68,9 @@ impl Fio {
         command.arg(format!("--runtime={}ms", (seconds * 1e3) as u64));
         // A page cache is cold once.
         match (case.is_once_over(), case.pattern) {
-            (true, Pattern::Random | Pattern::Loader) => command.arg(format!("--io_size={}", share / 16)),
+            (true, Pattern::Random | Pattern::Loader) => {
+                command.arg(format!("--io_size={}", (share / 16).max(case.block())))
+            }
             (true, Pattern::Sequential) => &mut command,
             (false, _) => command.arg("--time_based"),
         };

@@ -9,6 +9,7 @@ use forebay::facts::gds::NvidiaGpu;
 use forebay::facts::{self, BlockDevice, DeviceNumber, DiskKind, PciFunction};
 
 use super::target::Target;
+use crate::byte_count::shown;
 
 /// What is watched.
 pub struct Hardware {
@@ -41,13 +42,13 @@ impl Hardware {
         self.disks.iter().map(name).collect()
     }
 
-    /// Whether the queue of each drive can be polled; else why not, and what to do.
-    pub fn can_poll(&self) -> Result<(), String> {
+    /// Whether the queue of each drive can be polled for reads of so many bytes; else why not, and what to do.
+    pub fn can_poll(&self, bytes: u64) -> Result<(), String> {
         if self.disks.is_empty() {
             return Err("the kernel does not tell which drive holds the file; name one on a drive of its own".into());
         }
         match self.disks.iter().find(|disk| disk.queue.io_poll != Some(true)) {
-            None => Ok(()),
+            None => self.takes_whole(bytes),
             Some(disk) => {
                 let fix = match disk.kind {
                     DiskKind::Nvme => "boot with some (nvme.poll_queues=N)",
@@ -56,6 +57,19 @@ impl Hardware {
                 };
                 Err(format!("{} has no polled queues; {fix}", disk.disk))
             }
+        }
+    }
+
+    /// Whether each drive takes so many bytes in one request: the kernel polls for no read that it has to cut.
+    fn takes_whole(&self, bytes: u64) -> Result<(), String> {
+        let limit = |disk: &BlockDevice| disk.queue.max_sectors_kb.map(|kib| (kib << 10, disk.disk.clone()));
+        match self.disks.iter().filter_map(limit).min() {
+            Some((most, disk)) if bytes > most => Err(format!(
+                "the kernel cuts reads of {} for {disk} and polls for none that are cut; give smaller ones (--chunk {})",
+                shown(bytes),
+                shown(most).replace(' ', "")
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -120,4 +134,35 @@ fn too_hot(disk: &Path) -> Option<String> {
             )
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn drive(facts: &[(&str, &str)]) -> Hardware {
+        let sys = tempfile::tempdir().unwrap();
+        let queue = sys.path().join("devices/nvme0n1/queue");
+        fs::create_dir_all(&queue).unwrap();
+        facts.iter().for_each(|(name, fact)| fs::write(queue.join(name), fact).unwrap());
+        fs::create_dir_all(sys.path().join("dev/block")).unwrap();
+        symlink(sys.path().join("devices/nvme0n1"), sys.path().join("dev/block/259:0")).unwrap();
+        let disk = BlockDevice::from_number(sys.path(), DeviceNumber { major: 259, minor: 0 });
+        Hardware { disks: vec![disk.unwrap()], functions: Vec::new() }
+    }
+
+    #[test]
+    fn a_queue_is_polled_that_can_be_for_reads_that_it_takes_whole() {
+        let polled = drive(&[("io_poll", "1\n"), ("max_sectors_kb", "512\n")]);
+        assert_eq!(polled.can_poll(4096), Ok(()));
+        assert_eq!(polled.can_poll(512 << 10), Ok(()));
+        assert!(polled.can_poll(1 << 20).unwrap_err().contains("--chunk 512KiB"));
+        for silent in [&[("io_poll", "0\n")][..], &[]] {
+            assert!(drive(silent).can_poll(4096).unwrap_err().contains("nvme.poll_queues=N"));
+        }
+        let none = Hardware { disks: Vec::new(), functions: Vec::new() };
+        assert!(none.can_poll(4096).unwrap_err().contains("which drive"));
+    }
 }

@@ -16,6 +16,7 @@ mod hardware;
 mod html;
 mod measure;
 mod peer;
+mod records;
 mod report;
 mod requests;
 mod row;
