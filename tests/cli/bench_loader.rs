@@ -1,14 +1,15 @@
 //! `bench --profile loader`: what the loader itself gets, cold where it says so and by the route that it names.
 
+use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::bench::{bench, file, report};
 use crate::common::emulator::Emulator;
-use crate::common::folder;
+use crate::common::{Skip, folder};
 use crate::or_skip;
-use crate::run::{Answer, forebay};
+use crate::run::{Answer, forebay, write};
 
 /// The profile's own records.
 const SHORT: [&str; 6] =
@@ -63,6 +64,38 @@ fn the_loader_to_a_gpu_takes_the_route_that_its_row_names() {
     let answer = told(emulator.forebay("").unwrap(), &path, &odd);
     assert!(answer.code == Some(1) && answer.stderr.contains("whole blocks"), "{}", answer.stderr);
     emulator.report().assert_clean();
+}
+
+/// As many jobs as rings, as deep, in whole blocks: what it was asked for stands in its command line.
+#[test]
+fn fio_reads_whole_blocks_beside_the_loader() {
+    let folder = folder();
+    let path = file(folder.path());
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let real = std::env::split_paths(&search).map(|folder| folder.join("fio")).find(|fio| fio.is_file());
+    let real = or_skip!(real.ok_or_else(|| Skip::because("no fio on PATH")));
+    let asked = folder.path().join("asked");
+    let tool = format!("#!/bin/sh\necho \"$@\" >> {}\nexec {} \"$@\"\n", asked.display(), real.display());
+    let tool = write(folder.path(), "fio", tool.as_bytes());
+    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = forebay();
+    command.env("PATH", format!("{}:{}", folder.path().display(), search.to_string_lossy()));
+    command.args(["bench", "--profile=loader", "--depth=4", "--threads=1,2", "--seconds=1.6", "--rounds=1"]);
+    let (rows, summary) = report(&Answer::of(command.args(["--device=host", "--json"]).arg(&path)));
+    assert!(summary["peer"].as_str().unwrap().starts_with("fio"), "{summary}");
+    for row in &rows {
+        assert!(row["peer"]["ratio"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let asked = fs::read_to_string(asked).unwrap();
+    let runs: Vec<&str> = asked.lines().filter(|line| line.contains("--filename")).collect();
+    assert_eq!(runs.len(), rows.len());
+    for (row, run) in rows.iter().zip(runs) {
+        let queue = match row["engine"].as_str().unwrap() {
+            "pread" => "--numjobs=4 ".to_owned(),
+            _ => format!("--iodepth=4 --numjobs={} ", row["threads"]),
+        };
+        assert!(run.contains("--bs=155648 ") && run.contains("--rw=randread") && run.contains(&queue), "{run}");
+    }
 }
 
 #[test]

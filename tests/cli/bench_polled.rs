@@ -17,7 +17,13 @@ fn rows_are_polled_by_proof_and_else_it_says_why_and_what_to_do() {
         assert!(row["route"] == "bounce" && row["engine"] == "uring" && row["mode"] == "direct", "{row}");
     }
     if polled.is_empty() {
-        let fixes = ["poll_queues=N", "name one on a drive of its own", "--engine uring", "name a block device"];
+        let fixes = [
+            "poll_queues=N",
+            "name one on a drive of its own",
+            "--engine uring",
+            "name a block device",
+            "give smaller ones",
+        ];
         assert!(fixes.iter().any(|fix| answer.stderr.contains(fix)), "{}", answer.stderr);
         let alone = bench(&path, &["--iopoll=true"]);
         let why = "no case can be measured: polling (--iopoll true) is left out";

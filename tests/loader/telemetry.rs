@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use forebay::loader::LoaderStats;
 use forebay::loader::transform::Map;
-use forebay::{Carrier, Loader, Route};
+use forebay::{Carrier, Loader, Reader, Route};
 
 use crate::common::folder;
 use crate::common::fuse::{Fuse, Kind};
@@ -24,6 +24,20 @@ fn finished(what: &str, mut loader: Loader) -> LoaderStats {
         loader.blocking().for_each(|batch| drop(batch.unwrap()));
         loader.stats()
     })
+}
+
+#[test]
+fn how_long_its_reads_took_is_told_where_it_is_asked_for() {
+    let folder = folder();
+    let dataset = records(folder.path(), "x", 3000, 500);
+    for engine in engines() {
+        let reader = Reader::builder().engine(engine).latencies(true);
+        let mut loader = Setting::new(7).builder(&dataset).carrier(Carrier::builder().reader(reader)).build().unwrap();
+        loader.blocking().for_each(|batch| drop(batch.unwrap()));
+        let (latencies, reads) = (loader.latencies().unwrap(), loader.reader_stats());
+        assert_eq!(latencies.reads(), reads.answers - reads.repeats, "{engine:?}");
+        assert!(latencies.quantile(0.5) > Some(Duration::ZERO), "{engine:?}");
+    }
 }
 
 #[test]
@@ -58,6 +72,9 @@ fn the_figures_add_up() {
             let (wall, stats) = (began.elapsed(), loader.stats());
             assert_eq!((stats.batches, stats.samples, stats.bytes), (144, 1000, 3_000_000), "{what}");
             assert_eq!(stats.routes.total(), carried, "{what}");
+            let reads = loader.reader_stats();
+            assert_eq!((reads.bytes_direct + reads.bytes_buffered, reads.polled), (stats.bytes, 0), "{what}");
+            assert!(loader.latencies().is_none(), "{what}");
             assert!(stats.stalls.total() <= wall && stats.age <= wall + Duration::from_millis(5), "{what}: {stats:?}");
             match route {
                 Some(Route::Cached) => assert_eq!(stats.routes.cached, stats.bytes, "{what}"),

@@ -2,23 +2,23 @@
 //!
 //! A loader reads ahead from the moment that it is built. So that nothing of that is free, its dataset tells no place of a record
 //! before the clock runs; and none after the time is over, whereupon all that was begun comes and is counted with the time that
-//! it takes. What a run counts is what it read, between its first read and its last.
+//! it takes. What a run counts is what it read, from before its first read, with the opening of the file, to behind its last.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay::dataset::{
-    DType, DataFile, Dataset, DatasetError, DatasetFault, FileRange, Fingerprint, SampleSpec, TensorSpec,
-};
+use forebay::dataset::DataFile;
 use forebay::{Batch, Carrier, Device, Loader, LoaderError, LoaderFault, Reader, Route, Shuffle, Stats};
 
 use super::cache;
 use super::case::{BATCH, Case};
 use super::measure::Run;
+use super::records::{Gate, Passage, Records, is_closed};
 use super::usage::Usage;
 use crate::byte_count::shown;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 
 /// Whose loaders do what a case says.
 pub struct Batches {
@@ -26,6 +26,8 @@ pub struct Batches {
     device: Device,
     path: PathBuf,
     records: u64,
+    /// For the next run.
+    ready: RefCell<Option<Taking>>,
 }
 
 /// One loader, from before its first read to behind its last.
@@ -44,7 +46,13 @@ impl Batches {
             )));
         }
         let records = DataFile::new(path).map_err(Failure::of)?.len() / case.chunk;
-        Ok(Self { case: case.clone(), device: device.clone(), path: path.to_owned(), records })
+        Ok(Self {
+            case: case.clone(),
+            device: device.clone(),
+            path: path.to_owned(),
+            records,
+            ready: RefCell::default(),
+        })
     }
 
     /// Whether there can be such a loader, by building one.
@@ -82,15 +90,24 @@ impl Batches {
         Ok(Taking { loader, gate })
     }
 
+    /// Builds the loader of the next run.
+    pub fn get_ready(&self, seed: u64) -> Outcome {
+        self.ready.replace(Some(self.begin(seed, self.most_batches())?));
+        Ok(())
+    }
+
+    /// Of a cold page cache a sixteenth: of more, what the kernel read ahead of one record would be another's.
+    fn most_batches(&self) -> u64 {
+        let most = cache::drawn_while_cold(self.records) / self.batch_size();
+        if self.case.is_once_over() { most.max(1) } else { u64::MAX }
+    }
+
     /// Takes batches for `time`, and drops each before it waits for the next, as a consumer does that is faster than all else.
     pub fn run(&self, time: Duration, seed: u64, more: &dyn Fn() -> bool) -> Result<Run, Failure> {
-        // Of more, what the kernel read ahead of one record would be another's.
-        let most = if self.case.is_once_over() {
-            (cache::drawn_while_cold(self.records) / self.batch_size()).max(1)
-        } else {
-            u64::MAX
+        let mut taking = match self.ready.take() {
+            Some(taking) => taking,
+            None => self.begin(seed, self.most_batches())?,
         };
-        let mut taking = self.begin(seed, most)?;
         let mut run = Run::default();
         let before = Usage::now();
         let start = Instant::now();
@@ -137,97 +154,6 @@ impl Drop for Taking {
     /// A loader's thread that waits at the gate would keep its drop waiting.
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// Records of one length from a file's first byte on, as the format `records` has them; here a file may end within one, which
-/// then is none.
-#[derive(Debug)]
-struct Records {
-    files: [DataFile; 1],
-    record: TensorSpec,
-    len: u64,
-    bytes: u64,
-    gate: Arc<Gate>,
-}
-
-impl Records {
-    fn open(path: &Path, bytes: u64, gate: Arc<Gate>) -> Result<Self, DatasetError> {
-        let file = DataFile::new(path)?;
-        let len = file.len() / bytes;
-        Ok(Self { files: [file], record: TensorSpec::new("record", DType::U8, [bytes]), len, bytes, gate })
-    }
-}
-
-impl Dataset for Records {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn files(&self) -> &[DataFile] {
-        &self.files
-    }
-
-    /// Where the loader asks before it reads: on its own thread, which has nothing else to do before the first.
-    fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
-        if index >= self.len || !self.gate.lets_one_through() {
-            return Err(DatasetError::no_sample(index, self.len));
-        }
-        sample.push(self.record.clone(), [FileRange { file: 0, offset: index * self.bytes, len: self.bytes }]);
-        Ok(())
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::new("records", self.record.shape.to_string(), self.len, &self.files)
-    }
-}
-
-/// What a loader is told that asks behind the end.
-fn is_closed(error: &DatasetError) -> bool {
-    matches!(error.fault, DatasetFault::NoSample { .. })
-}
-
-/// Lets records be read from when the clock runs until the time is over.
-#[derive(Debug)]
-struct Gate {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    passage: Passage,
-    /// Records that may still pass.
-    left: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Passage {
-    Waiting,
-    Open,
-    Over,
-}
-
-impl Gate {
-    fn new(left: u64) -> Self {
-        Self { state: Mutex::new(State { passage: Passage::Waiting, left }), changed: Condvar::new() }
-    }
-
-    fn pass(&self, passage: Passage) {
-        self.state().passage = passage;
-        self.changed.notify_all();
-    }
-
-    fn lets_one_through(&self) -> bool {
-        let waits = |state: &mut State| state.passage == Passage::Waiting;
-        let mut state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
-        let passes = state.passage == Passage::Open && state.left > 0;
-        state.left -= u64::from(passes);
-        passes
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -169,6 +169,21 @@ fn beside_links(case: &Case, rate_now: f64, busy: &Busy, ceilings: &Ceilings, be
     }
 }
 
+/// The same of a row of the loader's, where another program got `peer` from the drive with as many reads under way: then it is
+/// neither the drive nor their number.
+pub fn beside_peer(bound: Bound, case: &Case, rate_now: f64, peer: f64) -> Bound {
+    let is_the_drives = matches!(bound.by, By::Drive | By::Depth);
+    if case.pattern != Pattern::Loader || !is_the_drives || rate_now >= NEAR * peer {
+        return bound;
+    }
+    let why = format!(
+        "the loader itself: with as many reads under way another program got {}, and processors were left",
+        rate(peer)
+    );
+    let fix = "records of whole blocks, which take one read each, or more reads at once (--depth)";
+    Bound { cpu_ceiling: bound.cpu_ceiling, ..held(By::Unknown, Some(rate_now / peer), why, fix) }
+}
+
 /// With processors left.
 fn through_the_cache(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Bound {
     let share = ceilings.drive.map(|drive| (rate_now / drive).min(1.0));

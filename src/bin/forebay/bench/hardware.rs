@@ -10,6 +10,7 @@ use forebay::facts::{self, BlockDevice, DeviceNumber, DiskKind, PciFunction};
 
 use super::pcie::{Pcie, What};
 use super::target::Target;
+use crate::byte_count::shown;
 
 /// What is watched.
 pub struct Hardware {
@@ -59,13 +60,13 @@ impl Hardware {
         self.disks.iter().map(name).collect()
     }
 
-    /// Whether the queue of each drive can be polled; else why not, and what to do.
-    pub fn can_poll(&self) -> Result<(), String> {
+    /// Whether the queue of each drive can be polled for reads of so many bytes; else why not, and what to do.
+    pub fn can_poll(&self, bytes: u64) -> Result<(), String> {
         if self.disks.is_empty() {
             return Err("the kernel does not tell which drive holds the file; name one on a drive of its own".into());
         }
         match self.disks.iter().find(|disk| disk.queue.io_poll != Some(true)) {
-            None => Ok(()),
+            None => self.takes_whole(bytes),
             Some(disk) => {
                 let fix = match disk.kind {
                     DiskKind::Nvme => "boot with some (nvme.poll_queues=N)",
@@ -74,6 +75,19 @@ impl Hardware {
                 };
                 Err(format!("{} has no polled queues; {fix}", disk.disk))
             }
+        }
+    }
+
+    /// Whether each drive takes so many bytes in one request: the kernel polls for no read that it has to cut.
+    fn takes_whole(&self, bytes: u64) -> Result<(), String> {
+        let limit = |disk: &BlockDevice| disk.queue.max_sectors_kb.map(|kib| (kib << 10, disk.disk.clone()));
+        match self.disks.iter().filter_map(limit).min() {
+            Some((most, disk)) if bytes > most => Err(format!(
+                "the kernel cuts reads of {} for {disk} and polls for none that are cut; give smaller ones (--chunk {})",
+                shown(bytes),
+                shown(most).replace(' ', "")
+            )),
+            _ => Ok(()),
         }
     }
 

@@ -9,7 +9,7 @@ use super::batches::Batches;
 use super::case::{Case, Pattern};
 use super::requests::Requests;
 use super::usage::Used;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 
 /// What does as a case says, with the file opened.
 pub enum Rig {
@@ -65,6 +65,14 @@ impl Rig {
             batches.try_out()?;
         }
         Ok(file_system)
+    }
+
+    /// Takes all memory that a run with this seed will need, which might cost the page cache some of what it is to hold then.
+    pub fn get_ready(&self, seed: u64) -> Outcome {
+        match self {
+            Self::Requests(_) => Ok(()),
+            Self::Batches(batches) => batches.get_ready(seed),
+        }
     }
 
     /// Reads for `time`; a cold page cache no more than once over. `more` is asked meanwhile.

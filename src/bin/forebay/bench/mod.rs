@@ -18,6 +18,7 @@ mod invocation;
 mod measure;
 mod pcie;
 mod peer;
+mod records;
 mod report;
 mod requests;
 mod row;

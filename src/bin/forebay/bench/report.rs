@@ -104,6 +104,12 @@ impl Contest {
             _ => "uring",
         };
         let bytes_per_second = median(&rates);
+        let peer = self.peer_of(entry);
+        let bound = bound::bound(case, bytes_per_second, runs, &self.ceilings, best);
+        let bound = match &peer {
+            Some(peer) => bound::beside_peer(bound, case, bytes_per_second, peer.bytes_per_second),
+            None => bound,
+        };
         Row {
             version: VERSION,
             pattern: case.pattern,
@@ -135,9 +141,9 @@ impl Contest {
             cached_share_after: entry.after,
             // What the tests' stand-in calls itself, and no GPU does.
             emulated: self.device.name().starts_with("Emulated"),
-            peer: self.peer_of(entry),
+            peer,
             verified: entry.verified,
-            bound: bound::bound(case, bytes_per_second, runs, &self.ceilings, best),
+            bound,
         }
     }
 

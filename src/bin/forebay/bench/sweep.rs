@@ -136,27 +136,28 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
         };
         let depths = if bench.depth.is_empty() { grid.depths.to_vec() } else { bench.depth.clone() };
         let threads = if bench.threads.is_empty() { grid.threads.to_vec() } else { bench.threads.clone() };
-        let deepest = depths.iter().copied().max().unwrap_or(1);
-        let most = threads.iter().copied().max().unwrap_or(1);
         for &engine in &engines {
+            let all = depths.iter().flat_map(|depth| threads.iter().map(|threads| (*depth, *threads)));
+            // The pool has no rings: threads are its depth.
+            let is_own =
+                |(depth, threads): &(u32, u32)| engine != EngineChoice::Pread || (*threads == 1 && *depth <= 16);
+            let queues: Vec<(u32, u32)> = all.filter(is_own).collect();
+            let deepest = queues.iter().max();
             for &route in routes.iter().filter(|route| grid.route.is_none_or(|only| only == **route)) {
                 for &chunk in &chunks {
-                    // cuFile takes whole blocks: of records padded to them, as `forebay pack` could write them.
-                    let pads = route == Route::Direct && bench.chunk.is_empty();
-                    let chunk = if pads { chunk.next_multiple_of(4 * KIB) } else { chunk };
-                    for &depth in &depths {
-                        for &threads in &threads {
-                            let pattern = grid.pattern;
-                            let case =
-                                |cache| Case { pattern, route, engine, chunk, depth, threads, cache, iopoll: false };
-                            match route {
-                                // How deep does not change much of what memory gives: only at the ends of the grid.
-                                Route::Cached if depth == deepest && threads == most => {
-                                    cases.extend([case(Cache::Cold), case(Cache::Warm)]);
-                                }
-                                Route::Cached => {}
-                                _ => cases.push(case(Cache::Cold)),
+                    // cuFile takes whole blocks: for it a profile's own records are rounded up to them.
+                    let is_rounded = route == Route::Direct && bench.chunk.is_empty();
+                    let chunk = if is_rounded { chunk.next_multiple_of(4 * KIB) } else { chunk };
+                    for queue in &queues {
+                        let (pattern, (depth, threads)) = (grid.pattern, *queue);
+                        let case = |cache| Case { pattern, route, engine, chunk, depth, threads, cache, iopoll: false };
+                        match route {
+                            // How deep does not change much of what memory gives: only at the end of the grid.
+                            Route::Cached if Some(queue) == deepest => {
+                                cases.extend([case(Cache::Cold), case(Cache::Warm)]);
                             }
+                            Route::Cached => {}
+                            _ => cases.push(case(Cache::Cold)),
                         }
                     }
                 }
@@ -167,9 +168,7 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
     for case in cases {
         // Reads in order are cut where a reader cuts them.
         let fits = case.pattern != Pattern::Sequential || case.chunk.is_multiple_of(64 * KIB);
-        // The pool has no rings: threads are its depth.
-        let is_own = case.engine != EngineChoice::Pread || (case.threads == 1 && case.depth <= 16);
-        if fits && is_own && !kept.contains(&case) {
+        if fits && !kept.contains(&case) {
             kept.push(case);
         }
     }
@@ -261,6 +260,11 @@ mod tests {
         let of_loader: Vec<&Case> = all.iter().filter(|case| case.pattern == Pattern::Loader).collect();
         let [case] = of_loader[..] else { panic!("{of_loader:?}") };
         assert_eq!((case.route, case.chunk, case.depth, case.threads), (Route::Bounce, RECORD, 32, 1));
+        let pool = cases(&["--profile=loader", "--engine=pread"], false);
+        assert_eq!(
+            pool.iter().map(|case| (case.route, case.depth)).collect::<Vec<_>>(),
+            [(Route::Bounce, 8), (Route::Cached, 8), (Route::Cached, 8)]
+        );
         let own = cases(&["--profile=loader"], false);
         assert!(own.iter().all(|case| case.pattern == Pattern::Loader), "{own:?}");
         assert_eq!(own.iter().filter(|case| case.route == Route::Bounce).count(), 4);

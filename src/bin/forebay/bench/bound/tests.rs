@@ -111,3 +111,17 @@ fn a_row_near_a_pcie_link_is_held_back_by_it_and_says_which() {
     let gpu = told(&Case { route: Route::Direct, ..CASE }, 14.5e9);
     assert_eq!((gpu.by, gpu.why.as_str()), (By::Link, "the GPU's PCIe link, 8 GT/s x16 (15.8 GB/s)"));
 }
+
+#[test]
+fn a_loader_that_gets_less_than_another_program_does_not_blame_the_drive() {
+    let of = |pattern, rate_now, peer| {
+        let (route, engine, cache) = (Route::Bounce, EngineChoice::Uring, Cache::Cold);
+        let case = Case { pattern, route, engine, chunk: 150 << 10, depth: 8, threads: 1, cache, iopoll: false };
+        let run = Run { used: Used { idle: 0.5, ..Used::default() }, ..Run::default() };
+        let alone = bound(&case, rate_now, &[run], &Ceilings::default(), rate_now);
+        beside_peer(alone, &case, rate_now, peer).by
+    };
+    assert_eq!(of(Pattern::Loader, 1e9, 2e9), By::Unknown);
+    assert_eq!(of(Pattern::Loader, 1e9, 1.05e9), By::Drive);
+    assert_eq!(of(Pattern::Random, 1e9, 2e9), By::Drive);
+}

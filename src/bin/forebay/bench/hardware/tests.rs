@@ -128,3 +128,27 @@ fn a_link_that_rests_is_told_as_it_ran_before() {
     assert_eq!(name(0.9e9), "the drive's PCIe link, 2.5 GT/s x4 (1.0 GB/s)");
     assert_eq!(name(5e9), "the drive's PCIe link, 16 GT/s x4 (7.9 GB/s)");
 }
+
+fn drive(facts: &[(&str, &str)]) -> Hardware {
+    let sys = tempfile::tempdir().unwrap();
+    let queue = sys.path().join("devices/nvme0n1/queue");
+    fs::create_dir_all(&queue).unwrap();
+    facts.iter().for_each(|(name, fact)| fs::write(queue.join(name), fact).unwrap());
+    fs::create_dir_all(sys.path().join("dev/block")).unwrap();
+    symlink(sys.path().join("devices/nvme0n1"), sys.path().join("dev/block/259:0")).unwrap();
+    let disk = BlockDevice::from_number(sys.path(), DeviceNumber { major: 259, minor: 0 });
+    Hardware { disks: vec![disk.unwrap()], functions: Vec::new() }
+}
+
+#[test]
+fn a_queue_is_polled_that_can_be_for_reads_that_it_takes_whole() {
+    let polled = drive(&[("io_poll", "1\n"), ("max_sectors_kb", "512\n")]);
+    assert_eq!(polled.can_poll(4096), Ok(()));
+    assert_eq!(polled.can_poll(512 << 10), Ok(()));
+    assert!(polled.can_poll(1 << 20).unwrap_err().contains("--chunk 512KiB"));
+    for silent in [&[("io_poll", "0\n")][..], &[]] {
+        assert!(drive(silent).can_poll(4096).unwrap_err().contains("nvme.poll_queues=N"));
+    }
+    let none = Hardware { disks: Vec::new(), functions: Vec::new() };
+    assert!(none.can_poll(4096).unwrap_err().contains("which drive"));
+}

@@ -77,7 +77,10 @@ impl Plan {
         // Of reads at random the flag says how long they are, which is none of a reader's settings.
         let asked = bench.chunk.iter().map(|chunk| chunk.0).filter(|chunk| is_cut && grain(chunk));
         let asked: Vec<u64> = asked.collect();
-        let polling = match (&bench.iopoll[..], contest.hardware.can_poll()) {
+        let chunks = if asked.is_empty() { CHUNKS.to_vec() } else { asked };
+        let longest =
+            works.iter().map(|work| work.len).chain(chunks.iter().copied().filter(|_| is_cut)).max().unwrap_or(4096);
+        let polling = match (&bench.iopoll[..], contest.hardware.can_poll(longest)) {
             ([], Ok(())) => vec![false, true],
             ([], Err(_)) => vec![false],
             (asked, _) => asked.to_vec(),
@@ -92,7 +95,7 @@ impl Plan {
                 args::Route::Cached => Route::Cached,
                 args::Route::Auto | args::Route::Bounce => Route::Bounce,
             },
-            chunks: if asked.is_empty() { CHUNKS.to_vec() } else { asked },
+            chunks,
             works,
             engines,
             depths,
