@@ -64,7 +64,7 @@ impl Contest {
         let mut entries = Vec::new();
         let mut file_system = None;
         let hardware = Hardware::of(&target, device);
-        let cases = sweep::cases(common, bench, device, hardware.can_poll(4096).is_ok());
+        let cases = sweep::cases(common, bench, device, hardware.can_poll().is_ok());
         if bench.iopoll.contains(&true) && !cases.iter().any(|case| case.iopoll) {
             skipped.push(format!(
                 "{NO_POLLING}: only io_uring polls, and only for reads past the page cache; \
@@ -86,7 +86,7 @@ impl Contest {
                 skip(format!("{}: larger than the file; name a larger one", shown(case.chunk)));
                 continue;
             }
-            let can_poll = if case.iopoll { hardware.can_poll(case.chunk).map_err(Failure::Error) } else { Ok(()) };
+            let can_poll = if case.iopoll { hardware.can_poll_for(case.chunk).map_err(Failure::Error) } else { Ok(()) };
             match can_poll.and_then(|()| Rig::try_out(&case, device, &target.path)) {
                 Ok(found) => file_system = Some(found),
                 Err(Failure::Error(why)) => {
