@@ -78,7 +78,7 @@ impl Contest {
     /// All cases that the flags ask for and that can be measured. Why others cannot.
     pub fn enter_all(&mut self, common: &Common, bench: &args::Bench) -> Result<Vec<String>, Failure> {
         let mut left_out = Vec::new();
-        let cases = sweep::cases(common, bench, &self.device, self.hardware.can_poll(4096).is_ok());
+        let cases = sweep::cases(common, bench, &self.device, self.hardware.can_poll().is_ok());
         if bench.iopoll.contains(&true) && !cases.iter().any(|case| case.iopoll) {
             left_out.push(format!(
                 "{NO_POLLING}: only io_uring polls, and only for reads past the page cache; \
@@ -128,7 +128,7 @@ impl Contest {
             let chunk = shown(case.chunk);
             return Err(Failure::Error(format!("{chunk}: larger than the file; name a larger one")));
         }
-        let polled = if case.iopoll { self.hardware.can_poll(case.chunk).map_err(Failure::Error) } else { Ok(()) };
+        let polled = if case.iopoll { self.hardware.can_poll_for(case.chunk).map_err(Failure::Error) } else { Ok(()) };
         polled.and_then(|()| Rig::try_out(case, &self.device, &self.target.path)).map_err(|failure| match failure {
             Failure::Error(why) if case.iopoll => Failure::Error(format!("{NO_POLLING}: {why}")),
             Failure::Error(why) => Failure::Error(format!("route {} is left out: {why}", case.route)),

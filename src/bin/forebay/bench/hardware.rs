@@ -60,13 +60,13 @@ impl Hardware {
         self.disks.iter().map(name).collect()
     }
 
-    /// Whether the queue of each drive can be polled for reads of so many bytes; else why not, and what to do.
-    pub fn can_poll(&self, bytes: u64) -> Result<(), String> {
+    /// Whether the queue of each drive can be polled; else why not, and what to do.
+    pub fn can_poll(&self) -> Result<(), String> {
         if self.disks.is_empty() {
             return Err("the kernel does not tell which drive holds the file; name one on a drive of its own".into());
         }
         match self.disks.iter().find(|disk| disk.queue.io_poll != Some(true)) {
-            None => self.takes_whole(bytes),
+            None => Ok(()),
             Some(disk) => {
                 let fix = match disk.kind {
                     DiskKind::Nvme => "boot with some (nvme.poll_queues=N)",
@@ -78,8 +78,9 @@ impl Hardware {
         }
     }
 
-    /// Whether each drive takes so many bytes in one request: the kernel polls for no read that it has to cut.
-    fn takes_whole(&self, bytes: u64) -> Result<(), String> {
+    /// The same for reads of so many bytes: the kernel polls for none that it has to cut.
+    pub fn can_poll_for(&self, bytes: u64) -> Result<(), String> {
+        self.can_poll()?;
         let limit = |disk: &BlockDevice| disk.queue.max_sectors_kb.map(|kib| (kib << 10, disk.disk.clone()));
         match self.disks.iter().filter_map(limit).min() {
             Some((most, disk)) if bytes > most => Err(format!(

@@ -143,12 +143,12 @@ fn drive(facts: &[(&str, &str)]) -> Hardware {
 #[test]
 fn a_queue_is_polled_that_can_be_for_reads_that_it_takes_whole() {
     let polled = drive(&[("io_poll", "1\n"), ("max_sectors_kb", "512\n")]);
-    assert_eq!(polled.can_poll(4096), Ok(()));
-    assert_eq!(polled.can_poll(512 << 10), Ok(()));
-    assert!(polled.can_poll(1 << 20).unwrap_err().contains("--chunk 512KiB"));
+    assert_eq!(polled.can_poll_for(4096), Ok(()));
+    assert_eq!(polled.can_poll_for(512 << 10), Ok(()));
+    assert!(polled.can_poll_for(1 << 20).unwrap_err().contains("--chunk 512KiB"));
     for silent in [&[("io_poll", "0\n")][..], &[]] {
-        assert!(drive(silent).can_poll(4096).unwrap_err().contains("nvme.poll_queues=N"));
+        assert!(drive(silent).can_poll_for(4096).unwrap_err().contains("nvme.poll_queues=N"));
     }
     let none = Hardware { disks: Vec::new(), functions: Vec::new() };
-    assert!(none.can_poll(4096).unwrap_err().contains("which drive"));
+    assert!(none.can_poll().unwrap_err().contains("which drive"));
 }

@@ -80,7 +80,7 @@ impl Plan {
         let chunks = if asked.is_empty() { CHUNKS.to_vec() } else { asked };
         let longest =
             works.iter().map(|work| work.len).chain(chunks.iter().copied().filter(|_| is_cut)).max().unwrap_or(4096);
-        let polling = match (&bench.iopoll[..], contest.hardware.can_poll(longest)) {
+        let polling = match (&bench.iopoll[..], contest.hardware.can_poll_for(longest)) {
             ([], Ok(())) => vec![false, true],
             ([], Err(_)) => vec![false],
             (asked, _) => asked.to_vec(),
