@@ -57,6 +57,11 @@ impl Requests {
 
     /// Reads for `time`; a cold page cache no more than once over. `more` is asked between requests.
     pub fn run(&self, case: &Case, time: Duration, seed: u64, more: &dyn Fn() -> bool) -> Result<Run, Failure> {
+        if !case.is_once_over() {
+            // What the first read of a file costs beside itself, such as making it known to the ring, is no part of its rate.
+            let first = Extent::new(&self.file, 0, case.chunk.min(self.file.len()));
+            self.carrier.carry_blocking(&[first]).map_err(Failure::of)?;
+        }
         let mut order = Order::new(case, self.file.len(), seed);
         let mut under_way: VecDeque<Carry> = VecDeque::with_capacity(REQUESTS);
         let mut extents = Vec::new();
