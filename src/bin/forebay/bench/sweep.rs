@@ -50,8 +50,9 @@ struct Grid {
     chunks: &'static [u64],
     depths: &'static [u32],
     threads: &'static [u32],
-    /// The only one of the routes, where there is but one.
+    /// The only one of the routes, and of the engines, where there is but one.
     route: Option<Route>,
+    engine: Option<EngineChoice>,
 }
 
 /// A picture, as it lies in a file of such: no whole number of blocks.
@@ -83,16 +84,20 @@ impl Profile {
     }
 
     fn grids(self) -> Vec<Grid> {
-        let grid = |pattern, chunks, depths, threads| Grid { pattern, chunks, depths, threads, route: None };
+        let grid =
+            |pattern, chunks, depths, threads| Grid { pattern, chunks, depths, threads, route: None, engine: None };
         let sequential = |chunks, depths, threads| grid(Pattern::Sequential, chunks, depths, threads);
         let random = |chunks, depths, threads| grid(Pattern::Random, chunks, depths, threads);
         let loader = |depths, threads| grid(Pattern::Loader, &[RECORD], depths, threads);
+        let pool = |grid| Grid { route: Some(Route::Bounce), engine: Some(EngineChoice::Pread), ..grid };
         match self {
             Self::All => vec![
                 sequential(&[MIB], &[1, 8, 32], &[1]),
                 random(&[4 * KIB], &[1, 32], &[1, 2]),
                 random(&[128 * KIB], &[8, 32], &[1]),
                 Grid { route: Some(Route::Bounce), ..loader(&[32], &[1]) },
+                pool(sequential(&[MIB], &[8], &[1])),
+                pool(random(&[4 * KIB], &[16], &[1])),
             ],
             Self::Sequential => vec![sequential(&[256 * KIB, MIB, 4 * MIB], &[2, 8, 32], &[1])],
             Self::Random => vec![random(&[4 * KIB, 16 * KIB, 128 * KIB], &[1, 8, 32], &[1, 2])],
@@ -136,7 +141,12 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
         };
         let depths = if bench.depth.is_empty() { grid.depths.to_vec() } else { bench.depth.clone() };
         let threads = if bench.threads.is_empty() { grid.threads.to_vec() } else { bench.threads.clone() };
-        for &engine in &engines {
+        let engines = match grid.engine {
+            Some(only) if common.engine == args::Engine::Auto || engines == [only] => vec![only],
+            Some(_) => Vec::new(),
+            None => engines.clone(),
+        };
+        for engine in engines {
             let all = depths.iter().flat_map(|depth| threads.iter().map(|threads| (*depth, *threads)));
             // The pool has no rings: threads are its depth.
             let is_own =
@@ -252,6 +262,16 @@ mod tests {
         let plain = cases(&["--profile=sequential"], false);
         assert_eq!(both.len(), plain.len() + polled.len());
         assert_eq!(cases(&["--engine=pread", "--iopoll=true"], true), []);
+    }
+
+    #[test]
+    fn all_has_rows_of_the_pool_beside_those_of_the_rings_and_who_asks_for_one_engine_has_no_other() {
+        let of = |engine: &str| cases(&["--profile=all", engine], false);
+        let is_pool = |case: &&Case| case.engine == EngineChoice::Pread;
+        let both = of("--engine=auto");
+        assert!(both.iter().filter(is_pool).count() >= 2);
+        assert_eq!(of("--engine=uring").iter().filter(is_pool).count(), 0);
+        assert!(of("--engine=pread").iter().all(|case| is_pool(&case)));
     }
 
     #[test]
