@@ -262,11 +262,21 @@ fn a_report_is_compared_row_by_row_and_chance_is_no_change() {
 }
 
 #[test]
+fn of_a_folder_a_file_of_its_own_is_read_and_nothing_left_in_it() {
+    let folder = folder();
+    let (rows, summary) = report(&bench(folder.path(), &["--size=16MiB", "--route=cached"]));
+    assert!(!rows.is_empty() && summary["target_bytes"] == 16 << 20, "{summary}");
+    assert!(summary["target"].as_str().unwrap().contains(folder.path().to_str().unwrap()), "{summary}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let file = file(folder.path());
+    assert!(bench(&file, &["--size=16MiB"]).error(2).contains("--size"));
+}
+
+#[test]
 fn what_cannot_be_measured_is_an_error_that_says_why() {
     let folder = folder();
     let small = write(folder.path(), "small", b"x");
     assert!(bench(&small, &[]).error(1).contains("1 bytes") || bench(&small, &[]).error(1).contains("larger file"));
-    assert!(bench(folder.path(), &[]).error(1).contains("a folder"));
     assert!(bench(&folder.path().join("none"), &[]).error(1).contains("none"));
     let fifo = folder.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();

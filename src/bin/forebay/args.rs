@@ -51,7 +51,8 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// The file or block device to read; when not given, one of its own in this folder, which is never left behind
+    /// The file or block device to read; of a folder, which is this one when not given, a file of its own in it, which is never
+    /// left behind
     pub path: Option<PathBuf>,
     /// What is read for
     #[arg(long, value_enum, default_value_t = Profile::All)]
@@ -85,7 +86,7 @@ pub struct Bench {
     #[arg(long, value_name = "N", value_parser = rounds)]
     pub rounds: Option<usize>,
     /// Bytes of its own file; when not given 1GiB, or as many as space and time allow
-    #[arg(long, value_name = "BYTES", value_parser = some_bytes, conflicts_with = "path")]
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes, conflicts_with = "compare")]
     pub size: Option<ByteCount>,
     /// Whether fio, or gdsio to a GPU, does the same in turns, where it is on PATH
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]

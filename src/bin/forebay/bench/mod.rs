@@ -56,20 +56,7 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
     let device = carrier::device(common)?;
     let interrupt = Interrupt::watching()?;
     let time = Duration::from_secs_f64(bench.seconds);
-    let target = match &bench.path {
-        Some(path) => Target::named(path)?,
-        None => {
-            let bar = std::cell::OnceCell::new();
-            let progress = |done, all| bar.get_or_init(|| Progress::start(all)).reach(done);
-            let size = bench.size.map(|size| size.0);
-            let own = Target::own(Path::new("."), size, time / 4, &|| interrupt.has_come(), &progress);
-            own.inspect_err(|failure| {
-                if matches!(failure, Failure::Interrupted) {
-                    nothing_measured(bench.html.as_deref());
-                }
-            })?
-        }
-    };
+    let target = target(bench, time, &interrupt)?;
     let page = bench.html.as_ref().map(|path| html::Page::at(path, &target)).transpose()?;
     let mut contest = Contest::new(common, bench, &device, target);
     if bench.tune {
@@ -84,6 +71,29 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
     }
     contest.run(time, &interrupt)?;
     tell(common, bench, contest.report(bench.verify, None, &interrupt)?, page)
+}
+
+/// What is named, or a file of our own in the folder that is.
+fn target(bench: &args::Bench, time: Duration, interrupt: &Interrupt) -> Result<Target, Failure> {
+    let named = bench.path.as_deref().unwrap_or(Path::new("."));
+    if !named.is_dir() {
+        return match bench.size {
+            None => Target::named(named),
+            Some(_) => Err(Failure::Usage(format!(
+                "--size is of a file of our own, and {} is none; name a folder for one, or leave --size out",
+                named.display()
+            ))),
+        };
+    }
+    let bar = std::cell::OnceCell::new();
+    let progress = |done, all| bar.get_or_init(|| Progress::start(all)).reach(done);
+    let size = bench.size.map(|size| size.0);
+    let own = Target::own(named, size, time / 4, &|| interrupt.has_come(), &progress);
+    own.inspect_err(|failure| {
+        if matches!(failure, Failure::Interrupted) {
+            nothing_measured(bench.html.as_deref());
+        }
+    })
 }
 
 /// The report, as it is wanted.

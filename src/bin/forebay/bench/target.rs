@@ -38,9 +38,8 @@ impl Target {
         // Before it is opened, which waits for a writer where it is a FIFO.
         let kind = std::fs::metadata(path).map_err(told)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
-            let what = if kind.is_dir() { "a folder" } else { "neither a file nor a block device" };
             return Err(Failure::Error(format!(
-                "{}: is {what}; name a file, or leave it out and run where one can be made",
+                "{}: is neither a file nor a block device; name one, or a folder where one can be made",
                 path.display()
             )));
         }
@@ -67,7 +66,7 @@ impl Target {
     ) -> Result<Self, Failure> {
         const USUAL: u64 = 1 << 30;
         let told = |what: &str, error: io::Error| {
-            let fix = "name a file to read, or run in a folder where one can be written";
+            let fix = "name a file to read, or a folder where one can be written";
             Failure::Error(format!("{}: {what}: {error}; {fix}", folder.display()))
         };
         let file = nameless(folder).map_err(|error| told("no file can be made", error))?;
