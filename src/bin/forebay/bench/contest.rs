@@ -15,7 +15,7 @@ use super::peer::{self, Peer};
 use super::target::Target;
 use super::{sweep, verify};
 use crate::args::{self, Common};
-use crate::byte_count::shown;
+use crate::byte_count::{counted, shown};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::stderr::Progress;
@@ -144,10 +144,10 @@ impl Contest {
         let fitting = (time.as_secs_f64() / SHORTEST.as_secs_f64() / turns as f64) as usize;
         if fitting < self.rounds && self.may_have_fewer {
             self.warnings.push(format!(
-                "{} cases in {:.0} s leave time for {} rounds in place of {}; give more (--seconds), or ask for fewer cases",
+                "{} cases in {} s leave time for {} in place of {}; give more (--seconds), or ask for fewer cases",
                 self.entries.len(),
                 time.as_secs_f64(),
-                fitting.max(1),
+                counted(fitting.max(1) as u64, "round"),
                 self.rounds
             ));
             self.rounds = fitting.max(1);
