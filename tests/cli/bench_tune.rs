@@ -143,6 +143,23 @@ fn a_file_that_is_shorter_than_some_chunks_is_tuned_for_with_the_others() {
 }
 
 #[test]
+fn what_the_machine_cannot_give_is_left_out_of_the_search() {
+    let folder = folder();
+    let path = file(folder.path());
+    let bench = tune(folder.path(), &path, &["--engine=uring", "--threads=1,64", "--depth=4,8", "--rounds=1"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 24; exec \"$0\" \"$@\""]).arg(bench.get_program()).args(bench.get_args());
+    let answer = Answer::of(&mut command);
+    if answer.stderr.contains("io_uring") {
+        eprintln!("skipped: {}", answer.stderr);
+        return;
+    }
+    let (rows, summary) = report(&answer);
+    assert!(rows.iter().all(|row| row["threads"] == 1) && rows.len() >= 2, "{rows:?}");
+    assert!(summary["warnings"].to_string().contains("64 rings"), "{summary}");
+}
+
+#[test]
 fn where_nothing_can_be_kept_is_said_before_measuring_or_after_the_report() {
     let folder = folder();
     let path = file(folder.path());

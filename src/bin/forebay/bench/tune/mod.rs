@@ -15,6 +15,7 @@ use forebay::ReaderSettings;
 use forebay::tuning::{Key, Profile};
 
 use self::candidates::{Dimension, Plan};
+use self::tuned::Settings;
 pub use self::tuned::Tuned;
 use super::compare;
 use super::contest::{Contest, SHORTEST};
@@ -108,7 +109,7 @@ impl Search {
             if settled == Dimension::ALL.len() {
                 break;
             }
-            let field = self.plan.field(dimension, best);
+            let field = self.possible(contest, dimension, best)?;
             if field.len() < 2 {
                 settled += 1;
                 continue;
@@ -127,6 +128,26 @@ impl Search {
             best = winner;
         }
         Ok(Some(best))
+    }
+
+    /// Candidates that can be had on this machine; why others cannot is a warning.
+    fn possible(
+        &self,
+        contest: &mut Contest,
+        dimension: Dimension,
+        best: ReaderSettings,
+    ) -> Result<Vec<ReaderSettings>, Failure> {
+        let mut possible = Vec::new();
+        for settings in self.plan.field(dimension, best) {
+            match self.plan.entries(contest, &settings) {
+                Ok(_) => possible.push(settings),
+                Err(Failure::Error(why)) if settings != best => {
+                    contest.warnings.push(format!("{} is not tried: {why}", Settings::of(settings).in_words()));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(possible)
     }
 
     fn against_defaults(

@@ -33,7 +33,7 @@ pub struct Tuned {
 }
 
 #[derive(Serialize, PartialEq)]
-struct Settings {
+pub(super) struct Settings {
     engine: String,
     chunk: u64,
     depth: u32,
@@ -42,12 +42,12 @@ struct Settings {
 }
 
 impl Settings {
-    fn of(settings: ReaderSettings) -> Self {
+    pub(super) fn of(settings: ReaderSettings) -> Self {
         let ReaderSettings { chunk, depth, rings, iopoll, .. } = settings;
         Self { engine: settings.engine.to_string(), chunk, depth, rings, iopoll }
     }
 
-    fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         let polled = if self.iopoll { ", polled" } else { "" };
         let (chunk, engine) = (shown(self.chunk), &self.engine);
         match engine.as_str() {
@@ -88,7 +88,7 @@ impl Tuned {
     /// For people: what is best, and by how much.
     pub fn in_words(&self) -> String {
         let gain = match (self.best == self.defaults, self.p) {
-            (true, _) => "the defaults: nothing that was tried was better".to_owned(),
+            (true, _) => "with which the search began; nothing that was tried was better".to_owned(),
             (false, p) => format!(
                 "{:.2} of the defaults [{:.2}-{:.2}]{}",
                 self.ratio,
