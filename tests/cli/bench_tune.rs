@@ -107,7 +107,9 @@ fn what_is_kept_and_cannot_be_used_is_an_error_that_names_its_file() {
     assert!(said.contains(kept.to_str().unwrap()) && said.contains("depth"), "{said}");
     assert_eq!(cat(None).code, Some(0));
     fs::remove_file(&kept).unwrap();
-    assert_eq!(cat(Some("--tuned")).code, Some(0), "where nothing was kept, all is as usual");
+    let usual = cat(Some("--tuned"));
+    assert_eq!(usual.code, Some(0), "where nothing was kept, all is as usual");
+    assert!(usual.stderr.contains("nothing is kept for ") && usual.stderr.contains(" to host"), "{}", usual.stderr);
     let nowhere =
         Answer::of(forebay().env_remove("HOME").env_remove("XDG_CONFIG_HOME").arg("cat").arg("--tuned").arg(&path));
     assert!(nowhere.error(1).contains("HOME"));
