@@ -17,6 +17,8 @@ pub struct Profiles {
 /// No profile is longer: of a file that has become something else no more is read.
 const LONGEST: u64 = 64 << 10;
 
+const MAKER: &str = "forebay-tuned";
+
 impl Profiles {
     /// Those of this user: `forebay/tuned` in `$XDG_CONFIG_HOME`, or in `~/.config` where that is not set to an absolute path
     /// ([XDG Base Directory Specification](https://specifications.freedesktop.org/basedir-spec/latest/)).
@@ -63,13 +65,23 @@ impl Profiles {
             let mut text = serde_json::to_string_pretty(profile)?;
             text.push('\n');
             // Under another name until it is whole, so that nobody ever reads half of it.
-            let (temporary, mut file) = Temporary::create(&self.folder, "forebay-tuned")?;
+            let (temporary, mut file) = Temporary::create(&self.folder, MAKER)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             temporary.replace(&path)
         };
         write().map_err(|error| file_error(&path, "save", error))?;
         Ok(path)
+    }
+
+    /// Sees that profiles can be saved, for whoever measures long before there is one: makes their folder, and in it a file that
+    /// is gone again.
+    ///
+    /// # Errors
+    /// [`TuningError::File`] where that cannot be done.
+    pub fn check(&self) -> Result<(), TuningError> {
+        let made = fs::create_dir_all(&self.folder).and_then(|()| Temporary::create(&self.folder, MAKER));
+        made.map(drop).map_err(|error| file_error(&self.folder, "save", error))
     }
 
     fn path(&self, key: &Key) -> PathBuf {
@@ -114,6 +126,16 @@ mod tests {
         assert_eq!(profiles.find(&a.key).unwrap(), Some(later));
         assert_eq!(profiles.find(&b.key).unwrap(), Some(b));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 2, "nothing is left of the writing");
+    }
+
+    #[test]
+    fn whether_profiles_can_be_saved_is_seen_beforehand_and_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        Profiles::at(folder.path().join("made")).check().unwrap();
+        assert_eq!(fs::read_dir(folder.path().join("made")).unwrap().count(), 0);
+        fs::write(folder.path().join("file"), "").unwrap();
+        let error = Profiles::at(folder.path().join("file/in")).check().unwrap_err();
+        assert!(matches!(error, TuningError::File { .. }), "{error}");
     }
 
     #[test]

@@ -98,6 +98,31 @@ fn fio_reads_whole_blocks_beside_the_loader() {
     }
 }
 
+/// Which would take memory for all of them, and the machine down with it.
+#[test]
+fn fio_is_not_asked_for_more_reads_at_once_than_the_budget_holds() {
+    let folder = folder();
+    let path = file(folder.path());
+    let fio = write(folder.path(), "fio", b"#!/bin/sh\n[ \"$1\" = --version ] && echo fio-test || kill -9 $$\n");
+    fs::set_permissions(&fio, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = forebay();
+    let search = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{search}", folder.path().display()));
+    command.args(["bench", "--profile=loader", "--depth=2048", "--threads=1", "--engine=uring", "--route=bounce"]);
+    command.args(["--budget=256MiB", "--rounds=1", "--seconds=0.3", "--device=host", "--json"]).arg(&path);
+    let answer = Answer::of(&mut command);
+    if answer.stderr.contains("io_uring") {
+        eprintln!("skipped: {}", answer.stderr);
+        return;
+    }
+    let (_, summary) = report(&answer);
+    let warnings = summary["warnings"].to_string();
+    assert!(
+        warnings.contains("more than the budget; raise it (--budget)") && !warnings.contains("signal"),
+        "{warnings}"
+    );
+}
+
 #[test]
 fn records_may_have_any_length_and_reads_may_not() {
     let folder = folder();

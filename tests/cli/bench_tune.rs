@@ -70,7 +70,7 @@ fn what_is_found_is_kept_only_where_that_is_asked_for() {
 fn what_is_kept_is_taken_up_where_it_is_asked_for() {
     let folder = folder();
     let path = write(folder.path(), "data.bin", &pattern(12 << 20));
-    Answer::of(tune(folder.path(), &path, &["--engine=pread", "--rounds=1", "--profile=images"]).arg("--save"));
+    Answer::of(tune(folder.path(), &path, &["--engine=pread", "--depth=1,4", "--rounds=1"]).arg("--save"));
     let (_, profile) = saved(folder.path());
     assert_eq!(profile["engine"], "pread", "{profile}");
     let reads = ["read", "--format=records", "--record-bytes=65536", "--max-batches=1", "--device=host"];
@@ -107,7 +107,9 @@ fn what_is_kept_and_cannot_be_used_is_an_error_that_names_its_file() {
     assert!(said.contains(kept.to_str().unwrap()) && said.contains("depth"), "{said}");
     assert_eq!(cat(None).code, Some(0));
     fs::remove_file(&kept).unwrap();
-    assert_eq!(cat(Some("--tuned")).code, Some(0), "where nothing was kept, all is as usual");
+    let usual = cat(Some("--tuned"));
+    assert_eq!(usual.code, Some(0), "where nothing was kept, all is as usual");
+    assert!(usual.stderr.contains("nothing is kept for ") && usual.stderr.contains(" to host"), "{}", usual.stderr);
     let nowhere =
         Answer::of(forebay().env_remove("HOME").env_remove("XDG_CONFIG_HOME").arg("cat").arg("--tuned").arg(&path));
     assert!(nowhere.error(1).contains("HOME"));
@@ -120,6 +122,79 @@ fn what_cannot_be_tuned_says_why() {
     let flags = ["--route=direct"];
     assert!(Answer::of(&mut tune(folder.path(), &path, &flags)).error(1).contains("cuFile"));
     Answer::of(user(folder.path()).arg("bench").arg(&path).arg("--save")).error(2);
+    for (flags, why) in [
+        (&["--profile=tokens", "--engine=pread", "--depth=8"][..], "nothing to choose between"),
+        (&["--profile=checkpoint", "--chunk=4KiB"], "64 KiB"),
+        (&["--profile=random", "--chunk=16MiB", "--depth=1"], "larger than the file"),
+    ] {
+        let answer = Answer::of(tune(folder.path(), &path, flags).arg("--save"));
+        let said = answer.error(1);
+        assert!(said.contains(path.to_str().unwrap()) && said.contains(why), "{said}");
+    }
+    assert_eq!(files(&folder.path().join("config")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_file_that_is_shorter_than_some_chunks_is_tuned_for_with_the_others() {
+    let folder = folder();
+    let path = write(folder.path(), "short.bin", &pattern(600 << 10));
+    let flags = ["--profile=sequential", "--engine=pread", "--chunk=256KiB,512KiB,1MiB", "--rounds=1"];
+    let (rows, _) = report(&Answer::of(&mut tune(folder.path(), &path, &flags)));
+    let chunks: std::collections::BTreeSet<u64> = rows.iter().map(|row| row["chunk"].as_u64().unwrap()).collect();
+    assert_eq!(Vec::from_iter(chunks), [256 << 10, 512 << 10]);
+}
+
+#[test]
+fn what_the_machine_cannot_give_is_left_out_of_the_search() {
+    let folder = folder();
+    let path = file(folder.path());
+    let bench = tune(folder.path(), &path, &["--engine=uring", "--threads=1,64", "--depth=4,8", "--rounds=1"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 24; exec \"$0\" \"$@\""]).arg(bench.get_program()).args(bench.get_args());
+    let answer = Answer::of(&mut command);
+    if answer.stderr.contains("io_uring") {
+        eprintln!("skipped: {}", answer.stderr);
+        return;
+    }
+    let (rows, summary) = report(&answer);
+    assert!(rows.iter().all(|row| row["threads"] == 1) && rows.len() >= 2, "{rows:?}");
+    assert!(summary["warnings"].to_string().contains("64 rings"), "{summary}");
+}
+
+#[test]
+fn where_nothing_can_be_kept_is_said_before_measuring_or_after_the_report() {
+    let folder = folder();
+    let path = file(folder.path());
+    let search = |home: &Path| {
+        let flags = ["--profile=tokens", "--engine=pread", "--depth=4,8", "--rounds=1"];
+        Answer::of(tune(home, &path, &flags).arg("--save"))
+    };
+    let odd = folder.path().join("odd");
+    fs::create_dir(&odd).unwrap();
+    fs::write(odd.join("config"), "").unwrap();
+    let answer = search(&odd);
+    assert!(answer.error(1).contains(odd.to_str().unwrap()) && answer.stdout.is_empty(), "{}", answer.stderr);
+
+    report(&search(folder.path()));
+    let (kept, _) = saved(folder.path());
+    fs::remove_file(&kept).unwrap();
+    fs::create_dir(&kept).unwrap();
+    let answer = search(folder.path());
+    assert!(answer.stderr.contains(kept.to_str().unwrap()), "{}", answer.stderr);
+    assert_eq!(answer.code, Some(1));
+    let (rows, summary) = checked(std::str::from_utf8(&answer.stdout).unwrap());
+    assert!(rows.len() >= 2 && summary["tuned"]["saved"].is_null(), "{summary}");
+    assert_eq!(files(&folder.path().join("config")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_is_best_is_on_the_page() {
+    let folder = folder();
+    let (path, page) = (file(folder.path()), folder.path().join("page.html"));
+    let flags = ["--profile=tokens", "--engine=pread", "--depth=4,8", "--rounds=1"];
+    report(&Answer::of(tune(folder.path(), &path, &flags).arg("--html").arg(&page)));
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("best for tokens: engine pread, ") && page.contains("not saved"), "{page}");
 }
 
 /// A search that is interrupted keeps nothing.

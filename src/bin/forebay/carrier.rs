@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use forebay::tuning::{Key, Profiles, TuningError};
 use forebay::{Carrier, CarrierBuilder, EngineChoice, Reader, ReaderBuilder};
 
 use crate::args::{Common, Device, Engine, Route};
 use crate::failure::Failure;
+use crate::stderr;
 
 /// A carrier to `device` for what lies where `path` does, with the budget asked for, else `usual`, on the host and on the device.
 pub fn build(common: &Common, device: &forebay::Device, path: Option<&Path>, usual: u64) -> Result<Carrier, Failure> {
@@ -19,12 +21,26 @@ pub fn build(common: &Common, device: &forebay::Device, path: Option<&Path>, usu
 pub fn reader(common: &Common, device: &forebay::Device, path: Option<&Path>) -> Result<ReaderBuilder, Failure> {
     let reader = Reader::builder();
     let reader = match path.filter(|_| common.tuned) {
-        Some(path) => reader.tuned(path, device).map_err(Failure::of)?,
+        Some(path) => tuned(reader, path, device).map_err(Failure::of)?,
         None => reader,
     };
     Ok(match common.engine {
         Engine::Auto => reader,
         asked => reader.engine(engine(asked)),
+    })
+}
+
+/// As was kept; that nothing was is said, since who asks for it believes that something is.
+fn tuned(reader: ReaderBuilder, path: &Path, device: &forebay::Device) -> Result<ReaderBuilder, TuningError> {
+    let key = Key::of(path, device)?;
+    Ok(match Profiles::usual()?.find(&key)? {
+        Some(found) => reader.settings(&found.settings),
+        None => {
+            stderr::line(&format!(
+                "warning: nothing is kept for {key}, which is read as usual; tune for it (forebay bench PATH --tune --save)"
+            ));
+            reader
+        }
     })
 }
 

@@ -15,7 +15,7 @@ use super::peer::{self, Peer};
 use super::target::Target;
 use super::{sweep, verify};
 use crate::args::{self, Common};
-use crate::byte_count::shown;
+use crate::byte_count::{counted, shown};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::stderr::Progress;
@@ -144,10 +144,10 @@ impl Contest {
         let fitting = (time.as_secs_f64() / SHORTEST.as_secs_f64() / turns as f64) as usize;
         if fitting < self.rounds && self.may_have_fewer {
             self.warnings.push(format!(
-                "{} cases in {:.0} s leave time for {} rounds in place of {}; give more (--seconds), or ask for fewer cases",
-                self.entries.len(),
+                "{} in {} s leave time for {} in place of {}; give more (--seconds), or ask for fewer cases",
+                counted(self.entries.len() as u64, "case"),
                 time.as_secs_f64(),
-                fitting.max(1),
+                counted(fitting.max(1) as u64, "round"),
                 self.rounds
             ));
             self.rounds = fitting.max(1);
@@ -159,8 +159,9 @@ impl Contest {
             // What lies between the runs, such as filling the page cache, takes its time, too.
             if self.may_have_fewer && round > 0 && start.elapsed() / round as u32 * (round as u32 + 1) > time * 5 / 4 {
                 self.warnings.push(format!(
-                    "{round} rounds took {:.0} s of {:.0}, and no more were begun; give more (--seconds), or ask for \
+                    "{} took {:.0} s of {:.0}, and no more were begun; give more (--seconds), or ask for \
                      fewer cases",
+                    counted(round as u64, "round"),
                     start.elapsed().as_secs_f64(),
                     time.as_secs_f64()
                 ));
@@ -213,6 +214,16 @@ impl Contest {
         entry.after = most(entry.after, after);
         entry.runs.push(run);
         let Some(peer) = &self.peer else { return Ok(()) };
+        // It has memory for all that it may have under way, where a loader has its budget.
+        let takes = entry.case.in_flight() * entry.case.block();
+        if takes > self.budget {
+            let (name, depth, takes) = (peer.name(), entry.case.in_flight(), shown(takes));
+            self.warnings.push(format!(
+                "{name} is left out beside {depth} reads at once, for which it takes {takes}, more than the budget; raise it \
+                 (--budget)"
+            ));
+            return Ok(());
+        }
         cache::prepare(target, entry.case.cache).map_err(told)?;
         match peer.run(target, &entry.case, time, round + 1) {
             Ok(outcome) => entry.peer.extend(outcome),

@@ -35,6 +35,7 @@ pub use sweep::Profile;
 use std::path::Path;
 use std::time::Duration;
 
+use forebay::tuning::Profiles;
 use serde::Serialize;
 
 use crate::args::{self, Common};
@@ -56,12 +57,20 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
     let device = carrier::device(common)?;
     let interrupt = Interrupt::watching()?;
     let time = Duration::from_secs_f64(bench.seconds);
+    // Seen before anything is measured, as the page is.
+    let profiles = bench.save.then(profiles).transpose()?;
     let target = target(bench, time, &interrupt)?;
     let page = bench.html.as_ref().map(|path| html::Page::at(path, &target)).transpose()?;
     let mut contest = Contest::new(common, bench, &device, target);
     if bench.tune {
         let tuned = tune::tune(common, bench, &mut contest, time, &interrupt)?;
-        return tell(common, bench, contest.report(bench.verify, tuned, &interrupt)?, page);
+        let (rows, mut summary) = contest.report(bench.verify, tuned, &interrupt)?;
+        let is_good = !summary.interrupted && rows.iter().all(|row| row.verified != Some(false));
+        let saved = match (&mut summary.tuned, &profiles) {
+            (Some(tuned), Some(profiles)) if is_good => tuned.save(profiles),
+            _ => Ok(()),
+        };
+        return tell(common, bench, (rows, summary), page).and(saved);
     }
     let skipped = contest.enter_all(common, bench)?;
     skipped.iter().for_each(|why| stderr::line(&format!("warning: {why}")));
@@ -94,6 +103,13 @@ fn target(bench: &args::Bench, time: Duration, interrupt: &Interrupt) -> Result<
             nothing_measured(bench.html.as_deref());
         }
     })
+}
+
+/// Where what is found best is kept.
+fn profiles() -> Result<Profiles, Failure> {
+    let profiles = Profiles::usual().map_err(Failure::of)?;
+    profiles.check().map_err(Failure::of)?;
+    Ok(profiles)
 }
 
 /// The report, as it is wanted.

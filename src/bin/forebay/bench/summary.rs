@@ -1,10 +1,12 @@
 //! The last line of a report, and what stands around the table.
 
+use std::fmt::Write;
+
 use serde::Serialize;
 
 use super::ceilings::Ceilings;
 use super::tune::Tuned;
-use crate::byte_count::shown;
+use crate::byte_count::{counted, shown};
 
 #[derive(Serialize)]
 pub struct Summary {
@@ -38,14 +40,14 @@ impl Summary {
         let drives =
             if self.drives.is_empty() { "no drive that the kernel names".into() } else { self.drives.join(", ") };
         format!(
-            "{}, {} on {}, {drives}; to {}; Linux {}, {} processors; {} rounds{}\n\n",
+            "{}, {} on {}, {drives}; to {}; Linux {}, {}; {}{}\n\n",
             self.target,
             shown(self.target_bytes),
             self.file_system,
             self.device,
             self.kernel,
-            self.processors,
-            self.rounds,
+            counted(self.processors as u64, "processor"),
+            counted(self.rounds as u64, "round"),
             self.peer.as_ref().map_or(String::new(), |peer| format!(", {peer} in turns")),
         )
     }
@@ -53,7 +55,7 @@ impl Summary {
     pub fn foot(&self) -> String {
         let mut text: String = self.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
         if let Some(tuned) = &self.tuned {
-            text.push_str(&tuned.in_words());
+            let _ = write!(text, "best for {}: {}\n{}\n", tuned.profile(), tuned.in_words(), tuned.kept());
         }
         if self.interrupted {
             text.push_str("interrupted: this is what was measured until then\n");

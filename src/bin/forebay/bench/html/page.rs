@@ -81,6 +81,12 @@ fn head(rows: &[Row], summary: &Summary) -> String {
     if !links.is_empty() {
         facts.push(("PCIe", links.join("; ")));
     }
+    facts.extend(
+        summary
+            .tuned
+            .as_ref()
+            .map(|tuned| ("Tuned", format!("best for {}: {}; {}", tuned.profile(), tuned.in_words(), tuned.kept()))),
+    );
     facts.push(("Began", summary.began.clone()));
     facts.push(("Command", summary.command.clone()));
     facts.push(("Measured by", format!("forebay {}", env!("CARGO_PKG_VERSION"))));

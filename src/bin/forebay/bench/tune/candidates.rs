@@ -77,6 +77,12 @@ impl Plan {
         // Of reads at random the flag says how long they are, which is none of a reader's settings.
         let asked = bench.chunk.iter().map(|chunk| chunk.0).filter(|chunk| is_cut && grain(chunk));
         let asked: Vec<u64> = asked.collect();
+        let is_only_cut = works.iter().all(|work| work.pattern == Pattern::Sequential);
+        if is_only_cut && asked.is_empty() && !bench.chunk.is_empty() {
+            return Err(Failure::Error(
+                "reads in order are cut at multiples of 64 KiB; give --chunk some of those".into(),
+            ));
+        }
         let chunks = if asked.is_empty() { CHUNKS.to_vec() } else { asked };
         let longest =
             works.iter().map(|work| work.len).chain(chunks.iter().copied().filter(|_| is_cut)).max().unwrap_or(4096);
@@ -103,9 +109,19 @@ impl Plan {
             polling,
             budget: common.budget.map_or(1 << 30, |budget| budget.0),
         };
+        if is_cut {
+            plan.chunks.retain(|chunk| *chunk <= contest.target.len);
+        }
         plan.defaults = plan.usual();
         plan.see_route(common, contest)?;
-        Ok(plan)
+        match Dimension::ALL.iter().any(|&dimension| plan.field(dimension, plan.defaults).len() > 1) {
+            true => Ok(plan),
+            false => Err(Failure::Error(
+                "the flags leave one value of each setting, and nothing to choose between; give several with commas \
+                 (--depth 8,32), or leave some flags out"
+                    .into(),
+            )),
+        }
     }
 
     /// What a reader, or a loader, does without being told; where that is not among what may be tried, what is next to it.
@@ -130,9 +146,10 @@ impl Plan {
         };
         let tried = contest.try_out(&self.case(work, &self.defaults)).map(drop);
         match tried {
-            Err(_) if common.route == args::Route::Auto => {
+            Err(why) if common.route == args::Route::Auto => {
                 self.route = Route::Cached;
-                contest.try_out(&self.case(work, &self.defaults)).map(drop)
+                // What holds for every route is told of the first.
+                contest.try_out(&self.case(work, &self.defaults)).map_err(|_| why).map(drop)
             }
             tried => tried,
         }

@@ -12,9 +12,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay::ReaderSettings;
-use forebay::tuning::{Key, Profile, Profiles};
+use forebay::tuning::{Key, Profile};
 
 use self::candidates::{Dimension, Plan};
+use self::tuned::Settings;
 pub use self::tuned::Tuned;
 use super::compare;
 use super::contest::{Contest, SHORTEST};
@@ -29,7 +30,7 @@ use crate::stderr::Progress;
 const ROUNDS: usize = 3;
 const LAST_ROUNDS: usize = 7;
 
-/// The search, with what it measures in `contest`; `None` where it was interrupted, or nothing can be varied.
+/// The search, with what it measures in `contest`; `None` where it was interrupted.
 pub fn tune(
     common: &Common,
     bench: &args::Bench,
@@ -37,7 +38,13 @@ pub fn tune(
     time: Duration,
     interrupt: &Interrupt,
 ) -> Result<Option<Tuned>, Failure> {
-    let plan = Plan::new(common, bench, contest)?;
+    let place = bench.path.as_deref().unwrap_or(Path::new("."));
+    let key = Key::of(place, &contest.device).map_err(Failure::of)?;
+    let named = |failure| match failure {
+        Failure::Error(why) => Failure::Error(format!("{}: cannot be tuned for: {why}", contest.target.name)),
+        failure => failure,
+    };
+    let plan = Plan::new(common, bench, contest).map_err(named)?;
     contest.measure_ceilings();
     let mut search = Search::new(plan, bench, time);
     contest.rounds = search.rounds;
@@ -46,16 +53,8 @@ pub fn tune(
     let defaults = search.plan.defaults;
     let stands = choice::stands(best, defaults, against.ratio, against.p);
     let (settings, against) = if stands { (best, against) } else { (defaults, Against::EQUAL) };
-    let place = bench.path.as_deref().unwrap_or(Path::new("."));
-    let key = Key::of(place, &contest.device).map_err(Failure::of)?;
-    let saved = match bench.save {
-        true => {
-            let profile = Profile::new(key.clone(), settings, bench.profile.to_string());
-            Some(Profiles::usual().and_then(|profiles| profiles.save(&profile)).map_err(Failure::of)?)
-        }
-        false => None,
-    };
-    Ok(Some(Tuned::new(&key, bench.profile, settings, defaults, against, saved)))
+    let profile = Profile::new(key, settings, bench.profile.to_string());
+    Ok(Some(Tuned::new(profile, defaults, against)))
 }
 
 /// The best against the defaults, in turns.
@@ -110,7 +109,7 @@ impl Search {
             if settled == Dimension::ALL.len() {
                 break;
             }
-            let field = self.plan.field(dimension, best);
+            let field = self.possible(contest, dimension, best)?;
             if field.len() < 2 {
                 settled += 1;
                 continue;
@@ -129,6 +128,26 @@ impl Search {
             best = winner;
         }
         Ok(Some(best))
+    }
+
+    /// Candidates that can be had on this machine; why others cannot is a warning.
+    fn possible(
+        &self,
+        contest: &mut Contest,
+        dimension: Dimension,
+        best: ReaderSettings,
+    ) -> Result<Vec<ReaderSettings>, Failure> {
+        let mut possible = Vec::new();
+        for settings in self.plan.field(dimension, best) {
+            match self.plan.entries(contest, &settings) {
+                Ok(_) => possible.push(settings),
+                Err(Failure::Error(why)) if settings != best => {
+                    contest.warnings.push(format!("{} is not tried: {why}", Settings::of(settings).in_words()));
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(possible)
     }
 
     fn against_defaults(

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use forebay::ReaderSettings;
-use forebay::tuning::Key;
+use forebay::tuning::{Key, Profiles};
 use serde::Serialize;
 
 use super::Against;
 use crate::bench::compare::SIGNIFICANT;
-use crate::bench::sweep::Profile;
 use crate::byte_count::{counted, shown};
+use crate::failure::{Failure, Outcome};
 
 #[derive(Serialize)]
 pub struct Tuned {
@@ -28,10 +28,12 @@ pub struct Tuned {
     p: Option<f64>,
     /// The file in which it is kept; `null` where that was not asked for.
     saved: Option<PathBuf>,
+    #[serde(skip)]
+    found: forebay::tuning::Profile,
 }
 
 #[derive(Serialize, PartialEq)]
-struct Settings {
+pub(super) struct Settings {
     engine: String,
     chunk: u64,
     depth: u32,
@@ -40,12 +42,12 @@ struct Settings {
 }
 
 impl Settings {
-    fn of(settings: ReaderSettings) -> Self {
+    pub(super) fn of(settings: ReaderSettings) -> Self {
         let ReaderSettings { chunk, depth, rings, iopoll, .. } = settings;
         Self { engine: settings.engine.to_string(), chunk, depth, rings, iopoll }
     }
 
-    fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         let polled = if self.iopoll { ", polled" } else { "" };
         let (chunk, engine) = (shown(self.chunk), &self.engine);
         match engine.as_str() {
@@ -60,33 +62,33 @@ impl Settings {
 }
 
 impl Tuned {
-    pub(super) fn new(
-        key: &Key,
-        profile: Profile,
-        best: ReaderSettings,
-        defaults: ReaderSettings,
-        against: Against,
-        saved: Option<PathBuf>,
-    ) -> Self {
+    pub(super) fn new(found: forebay::tuning::Profile, defaults: ReaderSettings, against: Against) -> Self {
+        let Key { file_system, drive, device, .. } = found.key.clone();
         Self {
-            file_system: key.file_system.clone(),
-            drive: key.drive.clone(),
-            device: key.device.clone(),
-            profile: profile.to_string(),
-            best: Settings::of(best),
+            file_system,
+            drive,
+            device,
+            profile: found.tuned_for.clone(),
+            best: Settings::of(found.settings),
             defaults: Settings::of(defaults),
             ratio: against.ratio,
             ratio_least: against.least,
             ratio_most: against.most,
             p: against.p,
-            saved,
+            saved: None,
+            found,
         }
     }
 
-    /// For people: what is best, by how much, and what becomes of it.
+    pub fn save(&mut self, profiles: &Profiles) -> Outcome {
+        self.saved = Some(profiles.save(&self.found).map_err(Failure::of)?);
+        Ok(())
+    }
+
+    /// For people: what is best, and by how much.
     pub fn in_words(&self) -> String {
         let gain = match (self.best == self.defaults, self.p) {
-            (true, _) => "the defaults: nothing that was tried was better".to_owned(),
+            (true, _) => "with which the search began; nothing that was tried was better".to_owned(),
             (false, p) => format!(
                 "{:.2} of the defaults [{:.2}-{:.2}]{}",
                 self.ratio,
@@ -99,11 +101,19 @@ impl Tuned {
                 }
             ),
         };
-        let place = format!("{} on {} to {}", self.file_system, self.drive, self.device);
-        let kept = match &self.saved {
+        format!("{}: {gain}", self.best.in_words())
+    }
+
+    pub fn profile(&self) -> &str {
+        &self.profile
+    }
+
+    /// For people: what becomes of it.
+    pub fn kept(&self) -> String {
+        let place = &self.found.key;
+        match &self.saved {
             Some(path) => format!("saved for {place} in {}; --tuned takes it", forebay::dataset::shown(path)),
             None => format!("not saved; --save keeps it for {place}"),
-        };
-        format!("best for {}: {}: {gain}\n{kept}\n", self.profile, self.best.in_words())
+        }
     }
 }
