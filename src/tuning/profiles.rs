@@ -64,11 +64,13 @@ impl Profiles {
             fs::create_dir_all(&self.folder)?;
             let mut text = serde_json::to_string_pretty(profile)?;
             text.push('\n');
+            // Who keeps his settings elsewhere, behind links, has them there still.
+            let target = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             // Under another name until it is whole, so that nobody ever reads half of it.
-            let (temporary, mut file) = Temporary::create(&self.folder, MAKER)?;
+            let (temporary, mut file) = Temporary::create(target.parent().unwrap_or(&self.folder), MAKER)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            temporary.replace(&path)
+            temporary.replace(&target)
         };
         write().map_err(|error| file_error(&path, "save", error))?;
         Ok(path)
@@ -136,6 +138,20 @@ mod tests {
         fs::write(folder.path().join("file"), "").unwrap();
         let error = Profiles::at(folder.path().join("file/in")).check().unwrap_err();
         assert!(matches!(error, TuningError::File { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_profile_that_is_a_link_stays_one() {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let profiles = Profiles::at(folder.path());
+        let (first, later) = (profile("a", 1), profile("a", 2));
+        let path = profiles.save(&first).unwrap();
+        let kept = elsewhere.path().join("kept.json");
+        fs::rename(&path, &kept).unwrap();
+        std::os::unix::fs::symlink(&kept, &path).unwrap();
+        profiles.save(&later).unwrap();
+        assert!(path.is_symlink());
+        assert_eq!(serde_json::from_slice::<Profile>(&fs::read(&kept).unwrap()).unwrap(), later);
     }
 
     #[test]
