@@ -6,6 +6,7 @@ mod common;
 mod throttle;
 
 mod bench;
+mod bench_devices;
 mod bench_ended;
 mod bench_html;
 mod bench_loader;

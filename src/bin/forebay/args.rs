@@ -248,6 +248,7 @@ pub struct Common {
     pub route: Route,
     /// Where bytes must end up: auto, host or cuda:N. `load` and `read`: auto is the first GPU that works, else the host.
     /// `cat`: the bytes go there and back to stdout; auto is the host, and cuda:0 with `--route direct`. `pack`: host only.
+    /// `bench`: auto is the first GPU and the host beside it, in turns, or the host alone.
     /// `doctor`: the one to judge, all with auto. `inspect` and `order` read no data, and ignore this
     #[arg(long, global = true, default_value = "auto")]
     pub device: Device,

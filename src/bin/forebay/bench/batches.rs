@@ -167,7 +167,8 @@ mod tests {
     fn batches(file: &tempfile::NamedTempFile, cache: Cache) -> Batches {
         file.as_file().set_len(40 << 20).unwrap();
         let (pattern, route, engine) = (Pattern::Loader, Route::Cached, EngineChoice::Pread);
-        let case = Case { pattern, route, engine, chunk: 150 << 10, depth: 4, threads: 1, cache, iopoll: false };
+        let case =
+            Case { pattern, device: 0, route, engine, chunk: 150 << 10, depth: 4, threads: 1, cache, iopoll: false };
         Batches::new(&case, &Device::host(), file.path()).unwrap_or_else(|failure| panic!("{failure:?}"))
     }
 

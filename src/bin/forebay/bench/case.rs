@@ -37,6 +37,8 @@ pub enum Cache {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     pub pattern: Pattern,
+    /// Where bytes end up: its number among the devices that are measured.
+    pub device: usize,
     pub route: forebay::Route,
     pub engine: forebay::EngineChoice,
     /// Bytes of a read, or of a loader's record.

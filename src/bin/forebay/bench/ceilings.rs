@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use forebay::Device;
 use serde::Serialize;
 
-use super::pcie::Pcie;
+use super::pcie::{Pcie, What};
 use super::target::Target;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -59,6 +59,12 @@ impl Ceilings {
         let usual = self.link.iter().find(|rate| rate.chunk == LINK_CHUNK);
         (self.to_device, self.to_host) = (usual.map(|rate| rate.to_device), usual.map(|rate| rate.to_host));
         Ok(())
+    }
+
+    /// What bounds bytes that stay on the host: no link to a GPU.
+    pub fn beside_gpus(&self) -> Self {
+        let pcie = self.pcie.iter().filter(|link| link.what == What::Drive).cloned().collect();
+        Self { to_device: None, to_host: None, link: Vec::new(), pcie, ..self.clone() }
     }
 
     /// What copies of `bytes` to the device reach at most: the next larger size that was measured, so that it is not too low.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use forebay::{Device, Route};
+use forebay::{Device, DeviceKind, Route};
 
 use super::cache::{self, Proven};
 use super::case::{Cache, Case, Pattern};
@@ -29,10 +29,10 @@ pub const SHORTEST: Duration = Duration::from_millis(150);
 pub struct Contest {
     pub began: SystemTime,
     pub target: Target,
-    pub device: Device,
+    /// The first is a GPU, where one is among them.
+    pub ends: Vec<End>,
     pub file_system: String,
     pub entries: Vec<Entry>,
-    pub peer: Option<Peer>,
     pub rounds: usize,
     /// Where time is short; not where so many were asked for.
     pub may_have_fewer: bool,
@@ -41,6 +41,12 @@ pub struct Contest {
     pub warnings: Vec<String>,
     pub interrupted: bool,
     budget: u64,
+}
+
+/// Where bytes end up, and who else brings them there.
+pub struct End {
+    pub device: Device,
+    pub peer: Option<Peer>,
 }
 
 const NO_POLLING: &str = "polling (--iopoll true) is left out";
@@ -56,15 +62,16 @@ pub struct Entry {
 }
 
 impl Contest {
-    /// Without anything to measure yet.
-    pub fn new(common: &Common, bench: &args::Bench, device: &Device, target: Target) -> Self {
+    /// Without anything to measure yet. There is one device at least.
+    pub fn new(common: &Common, bench: &args::Bench, devices: &[Device], target: Target) -> Self {
+        let has_peers = bench.peers && !bench.tune;
+        let end = |device: &Device| End { peer: has_peers.then(|| Peer::of(device)).flatten(), device: device.clone() };
         Self {
             began: SystemTime::now(),
-            hardware: Hardware::of(&target, device),
-            device: device.clone(),
+            hardware: Hardware::of(&target, &devices[0]),
+            ends: devices.iter().map(end).collect(),
             file_system: String::new(),
             entries: Vec::new(),
-            peer: (bench.peers && !bench.tune).then(|| Peer::of(device)).flatten(),
             rounds: bench.rounds.unwrap_or(ROUNDS),
             may_have_fewer: bench.rounds.is_none(),
             ceilings: Ceilings::default(),
@@ -78,7 +85,8 @@ impl Contest {
     /// All cases that the flags ask for and that can be measured. Why others cannot.
     pub fn enter_all(&mut self, common: &Common, bench: &args::Bench) -> Result<Vec<String>, Failure> {
         let mut left_out = Vec::new();
-        let cases = sweep::cases(common, bench, &self.device, self.hardware.can_poll().is_ok());
+        let kinds: Vec<DeviceKind> = self.ends.iter().map(|end| end.device.kind()).collect();
+        let cases = sweep::cases(common, bench, &kinds, self.hardware.can_poll().is_ok());
         if bench.iopoll.contains(&true) && !cases.iter().any(|case| case.iopoll) {
             left_out.push(format!(
                 "{NO_POLLING}: only io_uring polls, and only for reads past the page cache; \
@@ -129,18 +137,25 @@ impl Contest {
             return Err(Failure::Error(format!("{chunk}: larger than the file; name a larger one")));
         }
         let polled = if case.iopoll { self.hardware.can_poll_for(case.chunk).map_err(Failure::Error) } else { Ok(()) };
-        polled.and_then(|()| Rig::try_out(case, &self.device, &self.target.path)).map_err(|failure| match failure {
-            Failure::Error(why) if case.iopoll => Failure::Error(format!("{NO_POLLING}: {why}")),
-            Failure::Error(why) => Failure::Error(format!("route {} is left out: {why}", case.route)),
-            failure => failure,
+        polled.and_then(|()| Rig::try_out(case, self.device_of(case), &self.target.path)).map_err(|failure| {
+            match failure {
+                Failure::Error(why) if case.iopoll => Failure::Error(format!("{NO_POLLING}: {why}")),
+                Failure::Error(why) => Failure::Error(format!("route {} is left out: {why}", case.route)),
+                failure => failure,
+            }
         })
+    }
+
+    pub fn device_of(&self, case: &Case) -> &Device {
+        &self.ends[case.device].device
     }
 
     /// As many rounds as `time` allows of runs that are long enough, in all.
     pub fn run(&mut self, time: Duration, interrupt: &Interrupt) -> Outcome {
-        let sides = if self.peer.is_some() { 2 } else { 1 };
         self.measure_ceilings();
-        let turns = self.entries.len() * sides;
+        // A case, and who does the same.
+        let sides = |ends: &[End], entry: &Entry| 1 + usize::from(ends[entry.case.device].peer.is_some());
+        let turns: usize = self.entries.iter().map(|entry| sides(&self.ends, entry)).sum();
         let fitting = (time.as_secs_f64() / SHORTEST.as_secs_f64() / turns as f64) as usize;
         if fitting < self.rounds && self.may_have_fewer {
             self.warnings.push(format!(
@@ -174,7 +189,7 @@ impl Contest {
                     return Ok(());
                 }
                 self.turn(number, round as u64, each, interrupt)?;
-                bar.advance(sides as u64);
+                bar.advance(sides(&self.ends, &self.entries[number]) as u64);
             }
         }
         Ok(())
@@ -184,15 +199,18 @@ impl Contest {
     pub fn measure_ceilings(&mut self) {
         let (memory, all) = ceilings::memory(Duration::from_millis(200));
         (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
-        if let Err(error) = self.ceilings.measure_link(&self.device, Duration::from_millis(50)) {
-            self.warnings.push(format!("the link to the device could not be measured: {error}"));
+        for End { device, .. } in &self.ends {
+            if let Err(error) = self.ceilings.measure_link(device, Duration::from_millis(50)) {
+                self.warnings.push(format!("the link to {device} could not be measured: {error}"));
+            }
         }
     }
 
     pub fn turn(&mut self, number: usize, round: u64, time: Duration, interrupt: &Interrupt) -> Outcome {
         let (target, entry) = (&self.target, &mut self.entries[number]);
+        let End { device, peer } = &self.ends[entry.case.device];
         let told = |error: std::io::Error| Failure::Error(format!("{}: its page cache: {error}", target.name));
-        let rig = Rig::new(&entry.case, &self.device, &target.path)?;
+        let rig = Rig::new(&entry.case, device, &target.path)?;
         rig.get_ready(round)?;
         // Once warm, a file stays so: only where somebody else empties the cache does this read it again.
         entry.proven =
@@ -204,7 +222,7 @@ impl Contest {
         let run = rig.run(&entry.case, time, round, &|| !interrupt.has_come())?;
         let after = cache::share(target);
         // Before it rests again.
-        let links = Hardware::of(target, &self.device).pcie();
+        let links = Hardware::of(target, &self.ends[0].device).pcie();
         self.ceilings.pcie = pcie::fastest(std::mem::take(&mut self.ceilings.pcie), links);
         drop(rig);
         if interrupt.has_come() {
@@ -213,7 +231,7 @@ impl Contest {
         entry.before = most(entry.before, before);
         entry.after = most(entry.after, after);
         entry.runs.push(run);
-        let Some(peer) = &self.peer else { return Ok(()) };
+        let Some(peer) = peer else { return Ok(()) };
         // It has memory for all that it may have under way, where a loader has its budget.
         let takes = entry.case.in_flight() * entry.case.block();
         if takes > self.budget {
@@ -231,7 +249,8 @@ impl Contest {
             Err(_) if interrupt.has_come() => {}
             Err(why) => {
                 self.warnings.push(format!("the comparison is left out: {why}"));
-                self.peer = None;
+                let device = entry.case.device;
+                self.ends[device].peer = None;
             }
         }
         Ok(())
@@ -242,11 +261,11 @@ impl Contest {
         let mut seen: Vec<(Way, bool)> = Vec::new();
         for number in 0..self.entries.len() {
             let case = self.entries[number].case.clone();
-            let way = (case.pattern == Pattern::Loader, case.route, case.engine, case.iopoll);
+            let way = (case.device, case.pattern == Pattern::Loader, case.route, case.engine, case.iopoll);
             let right = match seen.iter().find(|(known, _)| *known == way) {
                 Some((_, right)) => *right,
                 None => {
-                    let rig = Rig::new(&case, &self.device, &self.target.path)?;
+                    let rig = Rig::new(&case, self.device_of(&case), &self.target.path)?;
                     let wrong = verify::verify(&rig, &self.target, number as u64)?;
                     if let Some(offset) = wrong {
                         let (name, route) = (&self.target.name, case.route);
@@ -265,7 +284,7 @@ impl Contest {
 }
 
 /// What decides which code brings the bytes.
-type Way = (bool, Route, forebay::EngineChoice, bool);
+type Way = (usize, bool, Route, forebay::EngineChoice, bool);
 
 /// What all runs together have proven.
 fn worse(so_far: Proven, now: Proven, is_first: bool) -> Proven {

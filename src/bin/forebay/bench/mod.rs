@@ -36,6 +36,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay::tuning::Profiles;
+use forebay::{Device, DeviceKind};
 use serde::Serialize;
 
 use crate::args::{self, Common};
@@ -54,14 +55,14 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
         return compare::run(common.json, before, after);
     }
     sweep::check(bench)?;
-    let device = carrier::device(common)?;
+    let devices = devices(common, bench)?;
     let interrupt = Interrupt::watching()?;
     let time = Duration::from_secs_f64(bench.seconds);
     // Seen before anything is measured, as the page is.
     let profiles = bench.save.then(profiles).transpose()?;
     let target = target(bench, time, &interrupt)?;
     let page = bench.html.as_ref().map(|path| html::Page::at(path, &target)).transpose()?;
-    let mut contest = Contest::new(common, bench, &device, target);
+    let mut contest = Contest::new(common, bench, &devices, target);
     if bench.tune {
         let tuned = tune::tune(common, bench, &mut contest, time, &interrupt)?;
         let (rows, mut summary) = contest.report(bench.verify, tuned, &interrupt)?;
@@ -80,6 +81,14 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
     }
     contest.run(time, &interrupt)?;
     tell(common, bench, contest.report(bench.verify, None, &interrupt)?, page)
+}
+
+/// What is asked for. Unasked, the host beside a GPU: what ends there is what a copy to the GPU adds to.
+fn devices(common: &Common, bench: &args::Bench) -> Result<Vec<Device>, Failure> {
+    let first = carrier::device(common)?;
+    let is_beside = common.device == args::Device::Auto && first.kind() != DeviceKind::Host;
+    let has_host = is_beside && !bench.tune && common.route != args::Route::Direct;
+    Ok(if has_host { vec![first, Device::host()] } else { vec![first] })
 }
 
 /// What is named, or a file of our own in the folder that is.

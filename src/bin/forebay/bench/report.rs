@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use forebay::Route;
+use forebay::{DeviceKind, Route};
 
 use super::bound;
 use super::cache::Proven;
+use super::case::Case;
 use super::ceilings;
 use super::contest::{Contest, Entry};
 use super::hardware::Hardware;
@@ -29,7 +30,7 @@ impl Contest {
             self.verify()?;
         }
         let before = &self.hardware;
-        let now = Hardware::of(&self.target, &self.device);
+        let now = Hardware::of(&self.target, &self.ends[0].device);
         self.warnings.extend(now.warnings(before));
         let measured: Vec<&Entry> = self.entries.iter().filter(|entry| !entry.runs.is_empty()).collect();
         let rate = |entry: &Entry| median(&entry.runs.iter().map(Run::rate).collect::<Vec<_>>());
@@ -40,8 +41,9 @@ impl Contest {
             .map(|entry| {
                 let alike = |other: &&&Entry| {
                     let (a, b) = (&entry.case, &other.case);
-                    (a.pattern, a.chunk, a.route, a.cache, a.iopoll) == (b.pattern, b.chunk, b.route, b.cache, b.iopoll)
-                        && b.in_flight() >= a.in_flight()
+                    let way =
+                        |case: &Case| (case.device, case.pattern, case.chunk, case.route, case.cache, case.iopoll);
+                    way(a) == way(b) && b.in_flight() >= a.in_flight()
                 };
                 let best = measured.iter().filter(alike).map(|other| rate(other)).fold(0.0, f64::max);
                 self.row(entry, best)
@@ -71,11 +73,12 @@ impl Contest {
             target_bytes: self.target.len,
             file_system: self.file_system.clone(),
             drives: now.drives(),
-            device: self.device.to_string(),
+            device: listed(self.ends.iter().map(|end| end.device.to_string())),
             kernel: forebay::facts::kernel_release(forebay::facts::proc()).unwrap_or_default(),
             processors: ceilings::processors(),
             rounds: self.rounds,
-            peer: self.peer.as_ref().map(|peer| peer.name().to_owned()),
+            peer: Some(listed(self.ends.iter().filter_map(|end| Some(end.peer.as_ref()?.name().to_owned()))))
+                .filter(|names| !names.is_empty()),
             ceilings: self.ceilings.clone(),
             tuned,
             rows: rows.len(),
@@ -105,7 +108,10 @@ impl Contest {
         };
         let bytes_per_second = median(&rates);
         let peer = self.peer_of(entry);
-        let bound = bound::bound(case, bytes_per_second, runs, &self.ceilings, best);
+        let device = self.device_of(case);
+        let is_host = device.kind() == DeviceKind::Host;
+        let ceilings = if is_host { &self.ceilings.beside_gpus() } else { &self.ceilings };
+        let bound = bound::bound(case, bytes_per_second, runs, ceilings, best);
         let bound = match &peer {
             Some(peer) => bound::beside_peer(bound, case, bytes_per_second, peer.bytes_per_second),
             None => bound,
@@ -118,7 +124,7 @@ impl Contest {
                 .max_by_key(|(_, bytes)| *bytes)
                 .map_or(case.route.to_string(), |(name, _)| name.into()),
             engine: engine.into(),
-            device: self.device.to_string(),
+            device: device.to_string(),
             mode: match (direct, buffered) {
                 (_, 0) => "direct",
                 (0, _) => "buffered",
@@ -140,7 +146,7 @@ impl Contest {
             cached_share_before: entry.before,
             cached_share_after: entry.after,
             // What the tests' stand-in calls itself, and no GPU does.
-            emulated: self.device.name().starts_with("Emulated"),
+            emulated: device.name().starts_with("Emulated"),
             peer,
             verified: entry.verified,
             bound,
@@ -157,7 +163,7 @@ impl Contest {
     }
 
     fn peer_of(&self, entry: &Entry) -> Option<row::Peer> {
-        let name = self.peer.as_ref()?.name().to_owned();
+        let name = self.ends[entry.case.device].peer.as_ref()?.name().to_owned();
         let runs: Vec<f64> = entry.peer.iter().map(|outcome| outcome.bytes_per_second).collect();
         let ratios: Vec<f64> = entry.runs.iter().zip(&runs).map(|(ours, theirs)| ours.rate() / theirs).collect();
         let latencies: Vec<[f64; 3]> = entry.peer.iter().filter_map(|outcome| outcome.latencies).collect();
@@ -174,6 +180,11 @@ impl Contest {
             ratio: median(&ratios),
         })
     }
+}
+
+/// Names of several, each once.
+fn listed(names: impl Iterator<Item = String>) -> String {
+    each_once(&names.collect::<Vec<_>>()).join(", ")
 }
 
 /// In the order in which they came first.

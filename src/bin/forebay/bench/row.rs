@@ -107,6 +107,9 @@ impl fmt::Display for By {
     }
 }
 
+/// As a row's device has it.
+const HOST: &str = "host";
+
 /// What does not change a row: two reports are compared row by row where all of this is the same.
 pub type Key = (Pattern, String, String, String, u64, u32, u32, bool, String);
 
@@ -125,11 +128,24 @@ impl Row {
         )
     }
 
-    /// The way in words, as short as a table needs it.
-    pub fn way(&self) -> String {
+    /// The way in words, as short as a table needs it; with the host where `rows` are to a GPU, too.
+    pub fn way(&self, rows: &[Row]) -> String {
+        let is_beside = self.device == HOST && rows.iter().any(|row| row.device != HOST);
+        let host = if is_beside { " host" } else { "" };
         let engine = if self.engine == "pread" { " pread" } else { "" };
-        format!("{}{engine}", way(&self.route, self.iopoll))
+        format!("{}{host}{engine}", way(&self.route, self.iopoll))
     }
+}
+
+/// Who did the same as we, of all rows.
+pub fn peers(rows: &[Row]) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for peer in rows.iter().filter_map(|row| row.peer.as_ref()) {
+        if !names.contains(&&*peer.name) {
+            names.push(&peer.name);
+        }
+    }
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 pub fn way(route: &str, iopoll: bool) -> String {

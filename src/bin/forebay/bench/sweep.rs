@@ -122,17 +122,15 @@ pub fn check(bench: &args::Bench) -> Outcome {
     }
 }
 
-/// All that is to be measured, in an order in which neighbours can be compared. `can_poll` says whether the drive's queue can
+/// All that is to be measured, in an order in which neighbours can be compared, to devices of these kinds. `can_poll` says whether the drive's queue can
 /// be polled.
-pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Device, can_poll: bool) -> Vec<Case> {
+pub fn cases(common: &args::Common, bench: &args::Bench, devices: &[DeviceKind], can_poll: bool) -> Vec<Case> {
     let engines = engines(common);
-    let routes = match common.route {
-        args::Route::Auto if device.kind() == DeviceKind::Host => vec![Route::Bounce, Route::Cached],
-        args::Route::Auto => vec![Route::Direct, Route::Bounce, Route::Cached],
-        args::Route::Direct => vec![Route::Direct],
-        args::Route::Bounce => vec![Route::Bounce],
-        args::Route::Cached => vec![Route::Cached],
-    };
+    let ways: Vec<(usize, Route)> = devices
+        .iter()
+        .enumerate()
+        .flat_map(|(number, kind)| routes(common, *kind).into_iter().map(move |route| (number, route)))
+        .collect();
     let mut cases: Vec<Case> = Vec::new();
     for grid in bench.profile.grids() {
         let chunks: Vec<u64> = match bench.chunk.is_empty() {
@@ -153,14 +151,17 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
                 |(depth, threads): &(u32, u32)| engine != EngineChoice::Pread || (*threads == 1 && *depth <= 16);
             let queues: Vec<(u32, u32)> = all.filter(is_own).collect();
             let deepest = queues.iter().max();
-            for &route in routes.iter().filter(|route| grid.route.is_none_or(|only| only == **route)) {
+            let of_grid = |(_, route): &&(usize, Route)| grid.route.is_none_or(|only| only == *route);
+            for &(device, route) in ways.iter().filter(of_grid) {
                 for &chunk in &chunks {
                     // cuFile takes whole blocks: for it a profile's own records are rounded up to them.
                     let is_rounded = route == Route::Direct && bench.chunk.is_empty();
                     let chunk = if is_rounded { chunk.next_multiple_of(4 * KIB) } else { chunk };
                     for queue in &queues {
                         let (pattern, (depth, threads)) = (grid.pattern, *queue);
-                        let case = |cache| Case { pattern, route, engine, chunk, depth, threads, cache, iopoll: false };
+                        let iopoll = false;
+                        let case =
+                            |cache| Case { pattern, device, route, engine, chunk, depth, threads, cache, iopoll };
                         match route {
                             // How deep does not change much of what memory gives: only at the end of the grid.
                             Route::Cached if Some(queue) == deepest => {
@@ -186,6 +187,18 @@ pub fn cases(common: &args::Common, bench: &args::Bench, device: &forebay::Devic
     // So that the page cache is filled once a round.
     kept.sort_by_key(|case| case.cache == Cache::Warm);
     kept
+}
+
+/// What is asked for, of what there is to a device of this kind.
+fn routes(common: &args::Common, kind: DeviceKind) -> Vec<Route> {
+    let is_host = kind == DeviceKind::Host;
+    match common.route {
+        args::Route::Auto if is_host => vec![Route::Bounce, Route::Cached],
+        args::Route::Auto => vec![Route::Direct, Route::Bounce, Route::Cached],
+        args::Route::Direct => vec![Route::Direct],
+        args::Route::Bounce => vec![Route::Bounce],
+        args::Route::Cached => vec![Route::Cached],
+    }
 }
 
 /// What is asked for; else the one that a reader takes of itself.
@@ -225,7 +238,7 @@ mod tests {
         let flags = ["forebay", "bench", "--device=host"].into_iter().chain(usual).chain(flags.iter().copied());
         let args::Cli { command, common } = args::Cli::parse_from(flags);
         let args::Command::Bench(bench) = command else { panic!("not a bench") };
-        super::cases(&common, &bench, &forebay::Device::host(), can_poll)
+        super::cases(&common, &bench, &[DeviceKind::Host], can_poll)
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use super::ceilings::Ceilings;
 use super::pcie::{self, What};
-use super::row::Row;
+use super::row::{self, Row};
 use crate::byte_count::{rate, shown};
 
 /// Rows, one line each, and below them what bounded them.
 pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
-    let peer = rows.iter().find_map(|row| row.peer.as_ref()).map(|peer| peer.name.clone());
+    let peer = row::peers(rows);
     let mut head: Vec<String> =
         ["read", "chunk", "depth", "route", "cache", "GB/s", "[least-most]", "reads/s"].map(str::to_owned).to_vec();
     head.extend(["p50", "p99", "p99.9", "CPU s/GB"].map(str::to_owned));
@@ -24,7 +24,7 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
             format!("{:?}", row.pattern).to_lowercase(),
             shown(row.chunk),
             if row.threads == 1 { row.depth.to_string() } else { format!("{}x{}", row.depth, row.threads) },
-            format!("{}{}", row.way(), if row.emulated { " (emulated)" } else { "" }),
+            format!("{}{}", row.way(rows), if row.emulated { " (emulated)" } else { "" }),
             row.cache.clone(),
             figures(row.bytes_per_second / 1e9),
             format!("[{}-{}]", figures(least), figures(most)),

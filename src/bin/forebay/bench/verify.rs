@@ -104,6 +104,7 @@ mod tests {
         let wrong = |target: &Target, pattern, chunk| {
             let case = Case {
                 pattern,
+                device: 0,
                 route: Route::Cached,
                 engine: EngineChoice::Pread,
                 chunk,

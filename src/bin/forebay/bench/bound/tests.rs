@@ -10,6 +10,7 @@ use crate::bench::usage::Used;
 
 const CASE: Case = Case {
     pattern: Pattern::Sequential,
+    device: 0,
     route: Route::Bounce,
     engine: EngineChoice::Uring,
     chunk: 1 << 20,
@@ -116,7 +117,8 @@ fn a_row_near_a_pcie_link_is_held_back_by_it_and_says_which() {
 fn a_loader_that_gets_less_than_another_program_does_not_blame_the_drive() {
     let of = |pattern, rate_now, peer| {
         let (route, engine, cache) = (Route::Bounce, EngineChoice::Uring, Cache::Cold);
-        let case = Case { pattern, route, engine, chunk: 150 << 10, depth: 8, threads: 1, cache, iopoll: false };
+        let case =
+            Case { pattern, device: 0, route, engine, chunk: 150 << 10, depth: 8, threads: 1, cache, iopoll: false };
         let run = Run { used: Used { idle: 0.5, ..Used::default() }, ..Run::default() };
         let alone = bound(&case, rate_now, &[run], &Ceilings::default(), rate_now);
         beside_peer(alone, &case, rate_now, peer).by
@@ -124,4 +126,17 @@ fn a_loader_that_gets_less_than_another_program_does_not_blame_the_drive() {
     assert_eq!(of(Pattern::Loader, 1e9, 2e9), By::Unknown);
     assert_eq!(of(Pattern::Loader, 1e9, 1.05e9), By::Drive);
     assert_eq!(of(Pattern::Random, 1e9, 2e9), By::Drive);
+}
+
+#[test]
+fn bytes_that_stay_on_the_host_are_held_back_by_no_link_to_a_gpu() {
+    let link = vec![LinkRate { chunk: 4 << 20, to_device: 8e9, to_host: 8e9 }];
+    let all = Ceilings { link, to_device: Some(8e9), to_host: Some(8e9), pcie: links(), ..Ceilings::default() };
+    let told = |ceilings: &Ceilings, rate: f64| bound(&CASE, rate, &[run(1, 0.1, 0.1)], ceilings, rate).by;
+    let host = all.beside_gpus();
+    for rate in [7.95e9, 14.5e9] {
+        assert_eq!(told(&all, rate), By::Link);
+        assert_ne!(told(&host, rate), By::Link);
+    }
+    assert_eq!(told(&host, 7.1e9), By::Link, "but by the drive's");
 }

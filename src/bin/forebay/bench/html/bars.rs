@@ -187,7 +187,7 @@ fn draw(
         before(&area, &places)?;
         for (number, row) in rows.iter().enumerate() {
             let top = head + number as i32 * ROW;
-            area.draw(&Text::new(name(number, row), (4, top + 12), anchored(HPos::Left)))?;
+            area.draw(&Text::new(name(number, row, rows), (4, top + 12), anchored(HPos::Left)))?;
             area.draw(&Text::new(told(row), (WIDTH as i32 - 4, top + 12), anchored(HPos::Right)))?;
             // Over what keeps lines away from the text.
             body(&area, &places, row, top + 26)?;
@@ -208,8 +208,8 @@ fn bar(area: &Area<'_>, route: &str, (from, to): (i32, i32), y: i32) -> Result<(
 }
 
 /// So short that it fits beside a figure.
-fn name(number: usize, row: &Row) -> String {
-    let route = if row.route == "direct_compat" { "compat".into() } else { row.way() };
+fn name(number: usize, row: &Row, rows: &[Row]) -> String {
+    let route = if row.route == "direct_compat" { "compat".into() } else { row.way(rows) };
     let threads = if row.threads == 1 { String::new() } else { format!("×{}", row.threads) };
     let pattern = format!("{:?}", row.pattern).to_lowercase();
     let (chunk, depth, cache) = (shown(row.chunk), row.depth, &row.cache);

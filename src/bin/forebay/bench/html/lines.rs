@@ -34,13 +34,13 @@ pub fn plots(rows: &[Row]) -> Result<Vec<Plot>, Broken> {
     for pattern in Pattern::ALL {
         let of = rows.iter().filter(|row| row.pattern == pattern);
         let order = pattern.in_words();
-        let chunks = series(of.clone(), |row| (way(row), row.chunk));
+        let chunks = series(of.clone(), |row| (way(row, rows), row.chunk));
         if let Some(svg) = plot(&chunks, "bytes of a read", axis::bytes)? {
             let title = format!("Throughput by size of read, {order}");
             let about = "The best of all depths and threads that were measured.";
             plots.push(Plot { title, about: about.into(), svg, legend: legend(&chunks)? });
         }
-        let depths = series(of, |row| (format!("{}, {}", way(row), shown(row.chunk)), in_flight(row)));
+        let depths = series(of, |row| (format!("{}, {}", way(row, rows), shown(row.chunk)), in_flight(row)));
         if let Some(svg) = plot(&depths, "reads under way at once, of all threads together", axis::count)? {
             let title = format!("Throughput by depth, {order}");
             plots.push(Plot { title, about: "One line for each size of read.".into(), svg, legend: legend(&depths)? });
@@ -67,8 +67,8 @@ pub fn link(rates: &[LinkRate]) -> Result<Option<Plot>, Broken> {
     Ok(Some(Plot { title: "The link by size of copy".into(), about: about.into(), svg, legend: legend(all)? }))
 }
 
-fn way(row: &Row) -> String {
-    format!("{}, {}", row.way(), row.cache)
+fn way(row: &Row, rows: &[Row]) -> String {
+    format!("{}, {}", row.way(rows), row.cache)
 }
 
 fn in_flight(row: &Row) -> u64 {

@@ -10,7 +10,7 @@ use super::text::escaped;
 use super::{EMULATED, method};
 use crate::bench::Summary;
 use crate::bench::ceilings::LINK_CHUNK;
-use crate::bench::row::Row;
+use crate::bench::row::{self, Row};
 use crate::byte_count::{counted, rate, shown};
 
 const STYLE: &str = include_str!("style.css");
@@ -44,7 +44,7 @@ fn head(rows: &[Row], summary: &Summary) -> String {
                 rate(row.bytes_per_second),
                 escaped(&reads(row)),
                 escaped(&row.device),
-                escaped(&row.way()),
+                escaped(&row.way(rows)),
                 escaped(&of_cache(row)),
                 row.bound.by,
             );
@@ -122,8 +122,8 @@ fn plots(rows: &[Row], summary: &Summary) -> Drawn {
     let mut page = String::from("<h2>Plots</h2>\n<div class=\"plots\">\n");
     let routes = routes(rows)?;
     let mut roofline = routes.clone();
-    if let Some(peer) = rows.iter().find_map(|row| row.peer.as_ref()) {
-        roofline.push((look::sample_of_mark(&bars::of_peer())?, peer.name.clone()));
+    if let Some(peers) = row::peers(rows) {
+        roofline.push((look::sample_of_mark(&bars::of_peer())?, peers));
     }
     if rows.iter().any(|row| row.bound.cpu_ceiling.is_some()) {
         roofline.push((look::sample_of_mark(&bars::of_processors())?, "processors could carry at most".into()));

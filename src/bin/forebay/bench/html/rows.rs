@@ -22,7 +22,7 @@ pub fn table(rows: &[Row]) -> String {
     table.push_str("</tr></thead>\n");
     for (number, row) in rows.iter().enumerate() {
         let _ = write!(table, "<tbody id=\"row-{0}\"><tr><td>{0}</td>", number + 1);
-        for ((name, is_name), cell) in columns(has_peer).zip(cells(row, has_peer)) {
+        for ((name, is_name), cell) in columns(has_peer).zip(cells(row, rows, has_peer)) {
             let badge = if name == "Route" && row.emulated { format!(" {EMULATED}") } else { String::new() };
             let _ = write!(table, "<td{}>{}{badge}</td>", class(is_name), escaped(&cell));
         }
@@ -73,7 +73,7 @@ fn columns(has_peer: bool) -> impl Iterator<Item = (&'static str, bool)> {
 const PEER: [&str; 2] = ["Peer GB/s", "Ratio to peer"];
 
 /// In the order of `columns`.
-fn cells(row: &Row, has_peer: bool) -> Vec<String> {
+fn cells(row: &Row, rows: &[Row], has_peer: bool) -> Vec<String> {
     let percent = |share: Option<f64>| share.map_or("unknown".to_owned(), |share| format!("{:.1} %", share * 100.0));
     let least = row.runs.iter().copied().fold(f64::INFINITY, f64::min) / 1e9;
     let most = row.runs.iter().copied().fold(0.0, f64::max) / 1e9;
@@ -82,7 +82,7 @@ fn cells(row: &Row, has_peer: bool) -> Vec<String> {
         shown(row.chunk),
         row.depth.to_string(),
         row.threads.to_string(),
-        row.way(),
+        row.way(rows),
         row.engine.clone(),
         row.mode.clone(),
         row.cache.clone(),

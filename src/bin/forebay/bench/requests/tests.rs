@@ -12,6 +12,7 @@ fn reads(len: u64, chunk: u64, depth: u32, seed: u64) -> Vec<u64> {
     let (route, cache) = (Route::Cached, Cache::Cold);
     let case = Case {
         pattern: Pattern::Random,
+        device: 0,
         route,
         engine: EngineChoice::Pread,
         chunk,

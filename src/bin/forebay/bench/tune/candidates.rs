@@ -199,6 +199,7 @@ impl Plan {
     fn case(&self, work: &Work, settings: &ReaderSettings) -> Case {
         Case {
             pattern: work.pattern,
+            device: 0,
             route: self.route,
             engine: match settings.engine {
                 EngineKind::Pread => EngineChoice::Pread,

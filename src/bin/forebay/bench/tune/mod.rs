@@ -39,7 +39,7 @@ pub fn tune(
     interrupt: &Interrupt,
 ) -> Result<Option<Tuned>, Failure> {
     let place = bench.path.as_deref().unwrap_or(Path::new("."));
-    let key = Key::of(place, &contest.device).map_err(Failure::of)?;
+    let key = Key::of(place, &contest.ends[0].device).map_err(Failure::of)?;
     let named = |failure| match failure {
         Failure::Error(why) => Failure::Error(format!("{}: cannot be tuned for: {why}", contest.target.name)),
         failure => failure,
