@@ -30,7 +30,7 @@ fn what_has_a_final_name_is_whole_whenever_the_process_is_killed() {
     // How long one takes when nobody stops it.
     let start = Instant::now();
     assert!(command().status().unwrap().success());
-    let whole = start.elapsed();
+    let mut whole = start.elapsed();
     let shards = fs::read_dir(outside.path().join("out")).unwrap().count();
     assert!(shards > 20);
     let mut rng = Rng::new(7);
@@ -42,7 +42,11 @@ fn what_has_a_final_name_is_whole_whenever_the_process_is_killed() {
         let mut child = command().spawn().unwrap();
         thread::sleep(whole.mul_f64(share as f64 / 1000.0).min(Duration::from_secs(10)));
         child.kill().unwrap();
-        killed += usize::from(!child.wait().unwrap().success());
+        match child.wait().unwrap().success() {
+            // The first was slower, on a machine that did something else, too.
+            true => whole = whole.mul_f64(0.8),
+            false => killed += 1,
+        }
         let found = fs::read_dir(outside.path().join("out")).into_iter().flatten().map(|entry| entry.unwrap().path());
         for path in found {
             if path.extension().is_some_and(|extension| extension == "tmp") {
