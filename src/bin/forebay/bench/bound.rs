@@ -184,6 +184,18 @@ pub fn beside_peer(bound: Bound, case: &Case, rate_now: f64, peer: f64) -> Bound
     Bound { cpu_ceiling: bound.cpu_ceiling, ..held(By::Unknown, Some(rate_now / peer), why, fix) }
 }
 
+/// The same where the drive gave `own` to no more reads that went the same way to the same device, and `other` to such as did not:
+/// then it is neither the drive nor their number.
+pub fn beside_way(bound: Bound, own: f64, other: f64) -> Bound {
+    if !matches!(bound.by, By::Drive | By::Depth) || own >= NEAR * other {
+        return bound;
+    }
+    let why =
+        format!("the way itself: by another, or to another device, the drive gave {} to no more reads", rate(other));
+    let fix = "take that way where it leads to the same; `forebay doctor` says what is in the way of this one";
+    Bound { cpu_ceiling: bound.cpu_ceiling, ..held(By::Unknown, Some(own / other), why, fix) }
+}
+
 /// With processors left.
 fn through_the_cache(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Bound {
     let share = ceilings.drive.map(|drive| (rate_now / drive).min(1.0));

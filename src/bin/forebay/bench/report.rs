@@ -46,7 +46,22 @@ impl Contest {
                     way(a) == way(b) && b.in_flight() >= a.in_flight()
                 };
                 let best = measured.iter().filter(alike).map(|other| rate(other)).fold(0.0, f64::max);
-                self.row(entry, best)
+                let no_more_reads = |other: &&&Entry| {
+                    let (a, b) = (&entry.case, &other.case);
+                    (a.pattern, a.chunk, a.iopoll) == (b.pattern, b.chunk, b.iopoll) && b.in_flight() <= a.in_flight()
+                };
+                let is_same_way =
+                    |other: &Entry| (other.case.device, other.case.route) == (entry.case.device, entry.case.route);
+                let most = |same: bool| {
+                    let all = measured.iter().filter(past_cache).filter(no_more_reads);
+                    all.filter(|other| is_same_way(other) == same).map(|other| rate(other)).fold(0.0, f64::max)
+                };
+                let row = self.row(entry, best);
+                let bound = match entry.case.route {
+                    Route::Cached => row.bound,
+                    _ => bound::beside_way(row.bound, most(true), most(false)),
+                };
+                Row { bound, ..row }
             })
             .collect();
         for row in &rows {

@@ -140,3 +140,13 @@ fn bytes_that_stay_on_the_host_are_held_back_by_no_link_to_a_gpu() {
     }
     assert_eq!(told(&host, 7.1e9), By::Link, "but by the drive's");
 }
+
+#[test]
+fn where_another_way_gets_more_of_the_drive_it_is_not_the_drive() {
+    let alone = || bound(&CASE, 1e9, &[run(1, 0.1, 0.1)], &Ceilings::default(), 1e9);
+    assert_eq!(alone().by, By::Drive);
+    assert_eq!(beside_way(alone(), 1e9, 1.05e9).by, By::Drive);
+    let bound = beside_way(alone(), 1e9, 2e9);
+    assert_eq!((bound.by, bound.share), (By::Unknown, Some(0.5)));
+    assert!(bound.cpu_ceiling.is_some());
+}
