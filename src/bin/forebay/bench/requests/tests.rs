@@ -56,3 +56,27 @@ fn no_request_goes_beyond_the_part_that_is_read_while_cold() {
         assert!(read > 0);
     }
 }
+
+/// What a row is called is what the kernel was asked for.
+#[test]
+fn a_read_is_as_long_as_the_case_says_however_long_that_is() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(64 << 20).unwrap();
+    for chunk in [64 << 10, 4 << 20, 16 << 20, 32 << 20] {
+        let case = Case {
+            pattern: Pattern::Sequential,
+            device: 0,
+            route: Route::Cached,
+            engine: EngineChoice::Pread,
+            chunk,
+            depth: 1,
+            threads: 1,
+            cache: Cache::Warm,
+            iopoll: false,
+        };
+        let requests = Requests::new(&case, &Device::host(), file.path()).unwrap_or_else(|why| panic!("{why:?}"));
+        let run = requests.run(&case, Duration::from_millis(50), 1, &|| true).unwrap_or_else(|why| panic!("{why:?}"));
+        assert!(run.bytes > 0);
+        assert_eq!(run.latencies.reads() * chunk, run.bytes, "reads of {chunk}");
+    }
+}
