@@ -115,6 +115,17 @@ fn what_is_kept_and_cannot_be_used_is_an_error_that_names_its_file() {
     assert!(nowhere.error(1).contains("HOME"));
 }
 
+/// The pool has sixteen threads at most: what is told is what was tried.
+#[test]
+fn no_row_has_more_threads_of_the_pool_than_it_has() {
+    let folder = folder();
+    let path = file(folder.path());
+    let flags = ["--profile=sequential", "--chunk=64KiB,128KiB", "--depth=64", "--engine=pread", "--rounds=1"];
+    let (rows, summary) = report(&Answer::of(&mut tune(folder.path(), &path, &flags)));
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["depth"] == 16), "{rows:?}");
+    assert_eq!(summary["tuned"]["best"]["depth"], 16);
+}
+
 #[test]
 fn what_cannot_be_tuned_says_why() {
     let folder = folder();

@@ -129,7 +129,10 @@ impl Plan {
         let is_loader = self.works.iter().all(|work| work.pattern == Pattern::Loader);
         let mut usual = ReaderSettings::DEFAULT;
         usual.engine = self.engines[0];
-        usual.depth = nearest(&self.depths, if usual.engine == EngineKind::Pread { POOL } else { usual.depth });
+        usual.depth = match usual.engine {
+            EngineKind::Pread => nearest(&self.depths, POOL).min(POOL),
+            _ => nearest(&self.depths, usual.depth),
+        };
         usual.rings = match usual.engine {
             EngineKind::Pread => 1,
             _ => nearest(&self.rings, if is_loader { 2 } else { usual.rings }),
