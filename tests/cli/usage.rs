@@ -97,3 +97,57 @@ fn a_full_disk_under_stdout_is_an_error() {
         assert!(answer.error(1).contains("stdout"), "{}", answer.stderr);
     }
 }
+
+/// The headings of a command's help, each with its options in their order.
+fn headings(command: &str) -> Vec<(String, Vec<String>)> {
+    let help = String::from_utf8(run([command, "--help"]).stdout).unwrap();
+    let mut headings: Vec<(String, Vec<String>)> = Vec::new();
+    for line in help.lines() {
+        if let Some(heading) = line.strip_suffix(':').filter(|heading| heading.chars().all(char::is_alphabetic)) {
+            headings.push((heading.to_owned(), Vec::new()));
+        } else if line.trim_start().starts_with('-') && !line.trim_start().starts_with("- ") {
+            let option = line.split_whitespace().find_map(|word| word.strip_prefix("--")).unwrap();
+            headings.last_mut().unwrap().1.push(option.to_owned());
+        }
+    }
+    headings
+}
+
+/// The names of the commands, as the help lists them.
+pub fn commands() -> Vec<String> {
+    let help = String::from_utf8(run(["--help"]).stdout).unwrap();
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let first_words = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    first_words.map(|line| line.split_whitespace().next().unwrap().to_owned()).filter(|name| name != "help").collect()
+}
+
+#[test]
+fn options_stand_under_headings_and_those_of_the_command_come_first() {
+    const ORDER: [&str; 6] = ["Arguments", "Measuring", "Dataset", "Order", "Reading", "Output"];
+    const COMMON: [&str; 7] = ["engine", "route", "device", "budget", "tuned", "json", "help"];
+    let commands = commands();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for command in commands {
+        let headings = headings(&command);
+        let is_common = |option: &String| COMMON.contains(&option.as_str());
+        // Where none of the command's own options are, it comes behind.
+        let place = |(name, options): &(String, Vec<String>)| {
+            let only_common = !options.is_empty() && options.iter().all(is_common);
+            ORDER.iter().position(|known| known == name).map(|place| (only_common, place))
+        };
+        let places: Vec<_> = headings.iter().map(place).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{command}: {headings:?}");
+        for (_, options) in &headings {
+            assert!(options.iter().map(is_common).is_sorted(), "{command}: {headings:?}");
+        }
+        let options = headings.iter().flat_map(|(_, options)| options).map(String::as_str);
+        let mut common: Vec<&str> = options.filter(|option| COMMON.contains(option)).collect();
+        common.sort_by_key(|option| COMMON.iter().position(|known| known == option));
+        assert_eq!(common, COMMON, "{command}");
+    }
+    let under = |heading: &str| headings("read").into_iter().find(|(name, _)| name == heading).unwrap().1;
+    assert_eq!(under("Dataset")[..2], ["format", "record-bytes"]);
+    assert_eq!(under("Order")[..2], ["batch-size", "seed"]);
+    assert_eq!(under("Reading")[..2], ["workers", "prefetch"]);
+    assert!(["save-state", "hash", "json"].iter().all(|name| under("Output").contains(&(*name).to_owned())));
+}

@@ -4,16 +4,31 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use forebay::dataset::{DType, Format, OpenOptions};
 
 use crate::bench::{self, Profile};
 use crate::byte_count::ByteCount;
 use crate::loader_flags::LoaderFlags;
 
+/// What options are listed under, in this order: those of the command itself before those that every command takes.
+pub mod heading {
+    pub const MEASURING: &str = "Measuring";
+    pub const DATASET: &str = "Dataset";
+    pub const ORDER: &str = "Order";
+    pub const READING: &str = "Reading";
+    pub const OUTPUT: &str = "Output";
+}
+
 /// Carries training data from NVMe to the GPU.
 #[derive(Debug, Parser)]
-#[command(name = "forebay", version, subcommand_required = true, arg_required_else_help = false)]
+#[command(
+    name = "forebay",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = false,
+    disable_help_flag = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -55,50 +70,68 @@ pub struct Bench {
     /// left behind
     pub path: Option<PathBuf>,
     /// What is read for
-    #[arg(long, value_enum, default_value_t = Profile::All)]
+    #[arg(long, value_enum, default_value_t = Profile::All, help_heading = heading::MEASURING)]
     pub profile: Profile,
     /// Bytes of a read, a multiple of 4KiB, several with commas, in place of the profile's; with the profile loader those of a
     /// record, any number of them
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = chunk)]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = chunk, help_heading = heading::READING)]
     pub chunk: Vec<ByteCount>,
     /// Reads under way at once for each thread, several with commas, in place of the profile's
-    #[arg(long, value_name = "READS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(
+        long, value_name = "READS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096),
+        help_heading = heading::READING
+    )]
     pub depth: Vec<u32>,
     /// Threads, each with its ring, several with commas, in place of the profile's
-    #[arg(long, value_name = "RINGS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(
+        long, value_name = "RINGS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64),
+        help_heading = heading::READING
+    )]
     pub threads: Vec<u32>,
     /// Whether the drive is polled for answers in place of waiting for its interrupts (IOPOLL), or both with a comma; false
     /// when not given, but the profiles all and random try it once where the drive's queue can be polled. Only io_uring
     /// polls, and only for reads past the page cache (route bounce)
-    #[arg(long, value_name = "true|false", value_delimiter = ',')]
+    #[arg(long, value_name = "true|false", value_delimiter = ',', help_heading = heading::READING)]
     pub iopoll: Vec<bool>,
     /// Searches for the engine, depth, rings and chunk of a reader that are best for the profile's reads, between those that
     /// other flags give, and tells them; rows are what was tried
-    #[arg(long, conflicts_with = "compare")]
+    #[arg(long, conflicts_with = "compare", help_heading = heading::MEASURING)]
     pub tune: bool,
     /// Keeps what --tune finds for the file system, the drive and the device, in this user's settings: --tuned takes it
-    #[arg(long, requires = "tune")]
+    #[arg(long, requires = "tune", help_heading = heading::OUTPUT)]
     pub save: bool,
     /// About how long the measuring takes, in all
-    #[arg(long, default_value = "30", value_parser = bench::seconds)]
+    #[arg(long, default_value = "30", value_parser = bench::seconds, help_heading = heading::MEASURING)]
     pub seconds: f64,
     /// How often each case is run, however long that takes; 5 when not given, fewer where there is no time for them
-    #[arg(long, value_name = "N", value_parser = rounds)]
+    #[arg(long, value_name = "N", value_parser = rounds, help_heading = heading::MEASURING)]
     pub rounds: Option<usize>,
     /// Bytes of its own file; when not given 1GiB, or as many as space and time allow
-    #[arg(long, value_name = "BYTES", value_parser = some_bytes, conflicts_with = "compare")]
+    #[arg(
+        long, value_name = "BYTES", value_parser = some_bytes, conflicts_with = "compare",
+        help_heading = heading::MEASURING
+    )]
     pub size: Option<ByteCount>,
     /// Whether fio, or gdsio to a GPU, does the same in turns, where it is on PATH
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
+    #[arg(
+        long, default_value_t = true, action = ArgAction::Set, value_name = "true|false",
+        help_heading = heading::MEASURING
+    )]
     pub peers: bool,
     /// Whether the bytes are looked at, in a pass of its own
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "true|false")]
+    #[arg(
+        long, default_value_t = true, action = ArgAction::Set, value_name = "true|false",
+        help_heading = heading::MEASURING
+    )]
     pub verify: bool,
     /// Also writes the report as one page that needs nothing else: plots, the whole table, and how it was measured
-    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
+    #[arg(long, value_name = "FILE", conflicts_with = "compare", help_heading = heading::OUTPUT)]
     pub html: Option<PathBuf>,
     /// Measures nothing: compares what two runs wrote with --json
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with = "path")]
+    #[arg(
+        long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with = "path",
+        help_heading = heading::OUTPUT
+    )]
     pub compare: Vec<PathBuf>,
 }
 
@@ -119,10 +152,10 @@ pub struct Cat {
     /// The file or block device to read
     pub file: PathBuf,
     /// First byte to write
-    #[arg(long, value_name = "BYTES", default_value = "0")]
+    #[arg(long, value_name = "BYTES", default_value = "0", help_heading = heading::READING)]
     pub offset: ByteCount,
     /// How many bytes to write; all to the end of the file when not given
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", help_heading = heading::READING)]
     pub length: Option<ByteCount>,
 }
 
@@ -138,7 +171,7 @@ pub struct Load {
     /// A .safetensors file, a model's *.index.json, or a folder that holds either
     pub checkpoint: PathBuf,
     /// One line per tensor with its SHA-256 before the summary
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub hash: bool,
 }
 
@@ -165,17 +198,17 @@ pub struct Pack {
     /// Files, folders, brace patterns such as `shard-{000..005}.tar`, or a model's `*.index.json`
     #[arg(value_name = "IN", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// A name that ends in `.safetensors` is one file, any other a folder of `shard-000000.safetensors` and so on
-    #[arg(short, long, value_name = "OUT")]
-    pub out: PathBuf,
-    /// The most bytes of data in one file; 1GiB when not given, and any number where OUT is one file
-    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
-    pub shard_bytes: Option<ByteCount>,
-    /// Replaces files of those names, and removes other shards of an earlier pack
-    #[arg(long)]
-    pub overwrite: bool,
     #[command(flatten)]
     pub dataset: DatasetFlags,
+    /// A name that ends in `.safetensors` is one file, any other a folder of `shard-000000.safetensors` and so on
+    #[arg(short, long, value_name = "OUT", help_heading = heading::OUTPUT)]
+    pub out: PathBuf,
+    /// The most bytes of data in one file; 1GiB when not given, and any number where OUT is one file
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes, help_heading = heading::OUTPUT)]
+    pub shard_bytes: Option<ByteCount>,
+    /// Replaces files of those names, and removes other shards of an earlier pack
+    #[arg(long, help_heading = heading::OUTPUT)]
+    pub overwrite: bool,
 }
 
 #[derive(Debug, Args)]
@@ -186,7 +219,7 @@ pub struct Read {
     #[command(flatten)]
     pub flags: LoaderFlags,
     /// Tells the SHA-256 of each sample, over all that it holds
-    #[arg(long)]
+    #[arg(long, help_heading = heading::OUTPUT)]
     pub hash: bool,
 }
 
@@ -195,19 +228,22 @@ pub struct Read {
 pub struct DatasetFlags {
     /// safetensors, npy, npz, records, tokens, megatron, webdataset (or tar) or tfrecord; told by content, then by name,
     /// when not given
-    #[arg(long)]
+    #[arg(long, help_heading = heading::DATASET)]
     pub format: Option<Format>,
     /// Files without a header are records of so many bytes each
-    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes, help_heading = heading::DATASET)]
     pub record_bytes: Option<ByteCount>,
     /// A sample of tokens is a window of so many, and one more for the targets. `order` and `read` need it, `pack` to
     /// write windows, `inspect` to count them; else tokens are taken whole. They are U16 unless their file or --dtype says
     /// otherwise
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = heading::DATASET
+    )]
     pub seq_len: Option<u64>,
     /// The type of tokens, U16 when not given, or of the elements of records, U8 when not given; numpy's names such as
     /// uint16 are known, too
-    #[arg(long)]
+    #[arg(long, help_heading = heading::DATASET)]
     pub dtype: Option<DType>,
 }
 
@@ -241,16 +277,22 @@ fn some_bytes(text: &str) -> Result<ByteCount, String> {
 #[derive(Debug, Args)]
 pub struct Common {
     /// How reads reach the kernel; for commands that read data, which `inspect` and `order` do not
-    #[arg(long, global = true, value_enum, default_value_t = Engine::Auto)]
+    #[arg(
+        long, global = true, value_enum, default_value_t = Engine::Auto,
+        help_heading = heading::READING, display_order = 100
+    )]
     pub engine: Engine,
     /// The way bytes take to the device; for `cat`, `load`, `pack` and `read`
-    #[arg(long, global = true, value_enum, default_value_t = Route::Auto)]
+    #[arg(
+        long, global = true, value_enum, default_value_t = Route::Auto,
+        help_heading = heading::READING, display_order = 101
+    )]
     pub route: Route,
     /// Where bytes must end up: auto, host or cuda:N. `load` and `read`: auto is the first GPU that works, else the host.
     /// `cat`: the bytes go there and back to stdout; auto is the host, and cuda:0 with `--route direct`. `pack`: host only.
     /// `bench`: auto is the first GPU and the host beside it, in turns, or the host alone.
     /// `doctor`: the one to judge, all with auto. `inspect` and `order` read no data, and ignore this
-    #[arg(long, global = true, default_value = "auto")]
+    #[arg(long, global = true, default_value = "auto", help_heading = heading::READING, display_order = 102)]
     pub device: Device,
     /// Host memory, with a suffix KiB, MiB, GiB or TiB. `cat` and `pack`: for reads in flight; 64MiB when not given, of
     /// `cat` less for a short range. `load` to a GPU: for bytes on their way there, 64MiB when not given; to the host: the
@@ -258,15 +300,18 @@ pub struct Common {
     /// and the one in hand, 256MiB when not given; with a GPU that much of its memory, too, and 512MiB when not given.
     /// `doctor`: what the machine is judged against, 256MiB when not given. `inspect` and `order` read no data, and ignore
     /// this
-    #[arg(long, global = true, value_name = "BYTES")]
+    #[arg(long, global = true, value_name = "BYTES", help_heading = heading::READING, display_order = 103)]
     pub budget: Option<ByteCount>,
     /// Reads as `bench --tune --save` found best for the file system, the drive and the device; what --engine says counts.
     /// For `cat`, `load`, `pack` and `read`
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = heading::READING, display_order = 104)]
     pub tuned: bool,
     /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = heading::OUTPUT, display_order = 105)]
     pub json: bool,
+    /// Prints help; with -h the short form
+    #[arg(short, long, global = true, action = ArgAction::Help, help_heading = heading::OUTPUT, display_order = 106)]
+    pub help: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use forebay::dataset::{Dataset, Fingerprint, shown};
 use forebay::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
 
-use crate::args::DatasetFlags;
+use crate::args::{DatasetFlags, heading};
 use crate::failure::Failure;
 use crate::state_file::{self, StateFile};
 
@@ -15,52 +15,61 @@ pub struct LoaderFlags {
     #[command(flatten)]
     pub dataset: DatasetFlags,
     /// Samples in a batch of one rank
-    #[arg(long, value_name = "SAMPLES", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long, value_name = "SAMPLES", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = heading::ORDER
+    )]
     pub batch_size: u64,
     /// Which order a shuffle gives; 0 when not given, and with --resume the state's
-    #[arg(long)]
+    #[arg(long, help_heading = heading::ORDER)]
     pub seed: Option<u64>,
     /// How samples are mixed, anew in every epoch: none, full, or blocks:N, which mixes blocks of N samples that follow each
     /// other, and the samples in each; none when not given, and with --resume the state's
-    #[arg(long)]
+    #[arg(long, help_heading = heading::ORDER)]
     pub shuffle: Option<Shuffle>,
     /// How many epochs there are in all, those before a resumed one counted
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = heading::ORDER
+    )]
     pub epochs: u64,
     /// Which of the processes that share each epoch this one is, from 0
-    #[arg(long, requires = "world_size")]
+    #[arg(long, requires = "world_size", help_heading = heading::ORDER)]
     pub rank: Option<u32>,
     /// How many processes share each epoch; one when not given
-    #[arg(long, requires = "rank", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "rank", value_parser = clap::value_parser!(u32).range(1..), help_heading = heading::ORDER)]
     pub world_size: Option<u32>,
     /// Takes rank and world size from the environment, as torchrun, srun and mpirun set it
-    #[arg(long, value_enum, conflicts_with_all = ["rank", "world_size"])]
+    #[arg(long, value_enum, conflicts_with_all = ["rank", "world_size"], help_heading = heading::ORDER)]
     pub world: Option<WorldSource>,
     /// What becomes of the samples at the end of an epoch that make no full batch for every rank: drop leaves out fewer
     /// than there are ranks, pad repeats some from the beginning of the epoch, and uneven gives some ranks one more than
     /// others
-    #[arg(long, default_value_t = Remainder::Pad)]
+    #[arg(long, default_value_t = Remainder::Pad, help_heading = heading::ORDER)]
     pub remainder: Remainder,
     /// Leaves out the last batch of an epoch where it is not full for every rank
-    #[arg(long)]
+    #[arg(long, help_heading = heading::ORDER)]
     pub drop_last: bool,
     /// Threads that transform samples; `order` has no use for them
-    #[arg(long, value_name = "THREADS")]
+    #[arg(long, value_name = "THREADS", help_heading = heading::READING)]
     pub workers: Option<usize>,
     /// The most batches that are read ahead; `order` reads none
-    #[arg(long, value_name = "BATCHES", value_parser = at_least_one)]
+    #[arg(long, value_name = "BATCHES", value_parser = at_least_one, help_heading = heading::READING)]
     pub prefetch: Option<usize>,
     /// Goes on from where the run stood that wrote FILE with --save-state, with as many ranks as there are now
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::ORDER)]
     pub resume: Option<PathBuf>,
     /// Writes where it stood after the last batch to FILE
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub save_state: Option<PathBuf>,
     /// Ends after so many batches
-    #[arg(long, value_name = "BATCHES")]
+    #[arg(long, value_name = "BATCHES", help_heading = heading::ORDER)]
     pub max_batches: Option<u64>,
     /// Leaves out samples that are corrupt, up to so many; 0 when not given. `order` looks into none
-    #[arg(long, value_name = "SAMPLES", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long, value_name = "SAMPLES", default_value_t = 0, hide_default_value = true,
+        help_heading = heading::READING
+    )]
     pub skip_corrupt: u64,
 }
 
