@@ -8,6 +8,7 @@ use crate::memory::MemoryError;
 use crate::route::CarryError;
 use crate::sampler::SamplerError;
 use crate::storage::{EngineError, OpenError, ReadError};
+use crate::sync::ThreadError;
 use crate::tuning::TuningError;
 
 /// Anything that can go wrong in this crate, from the error of each operation.
@@ -49,7 +50,7 @@ pub enum Error {
     Tuning(#[from] TuningError),
 }
 
-/// A reader, or a carrier, that could not be built.
+/// A reader, a carrier or a loader that could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -62,4 +63,13 @@ pub enum BuildError {
     /// Its device could not be used.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Threads beside those of its engine could not be started.
+    #[error("{of}: {error}")]
+    Threads {
+        /// What they were for, as in "the loader's workers".
+        of: &'static str,
+        /// How many, and why.
+        #[source]
+        error: ThreadError,
+    },
 }

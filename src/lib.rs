@@ -93,10 +93,11 @@ pub use route::{
 };
 pub use sampler::{Remainder, Shuffle, State, World};
 pub use storage::{
-    Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, Extent, File, FileKind, Latencies, Mode,
-    NoDirect, OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader, ReaderBuilder,
-    ReaderSettings, RingFeatures, Stats,
+    Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, EngineStep, Extent, File, FileKind,
+    Latencies, Mode, NoDirect, OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader,
+    ReaderBuilder, ReaderSettings, RingFeatures, Stats,
 };
+pub use sync::ThreadError;
 pub use sys::cuda::{CudaCode, NoCudaLibrary};
 pub use sys::cufile::CuFileCode;
 

@@ -94,9 +94,9 @@ pub enum DeviceFault {
     #[error("a copy would leave the memory that it belongs to; please report this fault of forebay's")]
     Outside,
     /// The thread that carries bytes to the device could not be started.
-    #[error("no thread for its copies: {reason}; raise the limit of threads with `ulimit -u`")]
+    #[error("no thread for its copies: {reason}")]
     NoThread {
-        /// The kernel's answer.
+        /// What is wrong and what to do.
         reason: String,
     },
     /// The thread that carries bytes to the device is gone.

@@ -9,6 +9,7 @@ use super::cuda::{CudaDevice, PinnedArena};
 use super::error::{DeviceError, DeviceFault};
 use super::handle::Device;
 use crate::memory::{Arena, MemoryError, Slot};
+use crate::sync::ThreadError;
 
 /// Bytes per second of copies that are as long as was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +37,10 @@ impl Device {
             let thread = thread::Builder::new().name("forebay-link".into());
             match thread.spawn_scoped(scope, || measure(self, cuda, chunk.max(1), time)) {
                 Ok(thread) => thread.join().unwrap_or_else(|_| Err(cuda.error(DeviceFault::Ended))),
-                Err(error) => Err(cuda.error(DeviceFault::NoThread { reason: error.to_string() })),
+                Err(error) => {
+                    let reason = ThreadError::new(1, 1, error).to_string();
+                    Err(cuda.error(DeviceFault::NoThread { reason }))
+                }
             }
         });
         rates.map(Some)

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread;
@@ -23,7 +22,6 @@ use crate::device::{Device, DeviceKind};
 use crate::error::{BuildError, Error};
 use crate::route::{Carrier, CarrierBuilder};
 use crate::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
-use crate::storage::EngineError;
 use crate::sync::Threads;
 use crate::tuning;
 
@@ -261,30 +259,34 @@ impl LoaderBuilder {
         let depth = Depth::new(2 * settings.reading, held / 8 * 5);
         let shared = Arc::new(Shared::new(depth, sampler.cursor()));
         let threads = Arc::<Threads>::default();
-        let refused = |error| {
-            shared.close();
-            BuildError::Engine(EngineError::Refused { kind: engine, step: "starting a thread of the loader", error })
+        let refused = |of| {
+            let shared = &shared;
+            move |error| {
+                shared.close();
+                BuildError::Threads { of, error }
+            }
         };
-        let pool = Pool::new(self.workers.unwrap_or_else(default_workers), &threads).map_err(refused)?;
+        let workers = self.workers.unwrap_or_else(default_workers);
+        let pool = Pool::new(workers, &threads).map_err(refused("the loader's workers"))?;
         let origin = Arc::new(origin);
         let planner =
             Planner::new(Arc::clone(&self.dataset), self.transform.clone(), self.ragged, sampler, carrier.clone());
         let work =
             Work { dataset: self.dataset, transform: self.transform, seed: origin.seed, goes_on: self.skips.is_some() };
         let pipeline = Pipeline::new(planner, carrier, pool, work, Arc::clone(&origin), settings, Arc::clone(&shared));
-        start(&threads, "forebay-watchdog", {
+        let watchdog = {
             let (shared, patience) = (Arc::clone(&shared), self.patience);
             move || watch(&shared, patience)
-        })
-        .map_err(refused)?;
-        start(&threads, "forebay-loader", {
+        };
+        threads.start("forebay-watchdog".into(), (0, 1), watchdog).map_err(refused("the loader's watchdog"))?;
+        let loader = {
             let shared = Arc::clone(&shared);
             move || {
                 let _ = shared.thread.set(thread::current());
                 pipeline.run();
             }
-        })
-        .map_err(refused)?;
+        };
+        threads.start("forebay-loader".into(), (0, 1), loader).map_err(refused("the loader"))?;
         let device = self.device;
         Ok(Loader { shared, threads, origin, device, engine, reads, batches_an_epoch, batches_left })
     }
@@ -338,16 +340,6 @@ impl LoaderBuilder {
 fn default_workers() -> usize {
     const MOST: usize = 8;
     thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1)).clamp(1, MOST)
-}
-
-fn start(threads: &Arc<Threads>, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let running = threads.enter();
-    thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // Held until the thread's last act: what `work` owns is dropped by then.
-        let _running = running;
-        work();
-    })?;
-    Ok(())
 }
 
 impl fmt::Debug for LoaderBuilder {

@@ -2,14 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 
 use tokio::sync::oneshot;
 
-use crate::sync::{Threads, lock};
+use crate::sync::{ThreadError, Threads, lock};
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -32,17 +30,16 @@ struct Queue {
 }
 
 impl Pool {
-    pub(super) fn new(workers: usize, threads: &Arc<Threads>) -> io::Result<Self> {
+    pub(super) fn new(workers: usize, threads: &Arc<Threads>) -> Result<Self, ThreadError> {
         let pool = Self { shared: Arc::default(), workers };
         for number in 0..workers {
             let shared = Arc::clone(&pool.shared);
-            let running = threads.enter();
-            thread::Builder::new().name(format!("forebay-worker-{number}")).spawn(move || {
-                let _running = running;
+            let work = move || {
                 while let Some(task) = shared.next() {
                     task();
                 }
-            })?;
+            };
+            threads.start(format!("forebay-worker-{number}"), (number, workers), work)?;
         }
         Ok(pool)
     }

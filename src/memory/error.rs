@@ -1,5 +1,8 @@
 use std::io;
 
+use nix::libc;
+
+use crate::sys::{limits, process};
 use crate::units::Size;
 
 /// Why memory could not be had.
@@ -48,11 +51,21 @@ pub enum MemoryError {
         least: u64,
     },
     /// The kernel refused to map or to fill the arena.
-    #[error("the kernel refused {} of memory ({source}); lower the budget or free memory", Size(*bytes))]
+    #[error("the kernel refused {} of memory ({source}); {}", Size(*bytes), refused_fix(.source))]
     Refused {
         /// Bytes asked for.
         bytes: u64,
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+fn refused_fix(error: &io::Error) -> String {
+    match (error.raw_os_error(), limits::address_space()) {
+        (Some(libc::EPERM | libc::EACCES | libc::ENOSYS), _) => process::forbidden("mmap and madvise"),
+        (Some(libc::ENOMEM), Some(limit)) => {
+            format!("RLIMIT_AS is {}: raise it with `ulimit -v`, lower the budget or free memory", Size(limit))
+        }
+        _ => "lower the budget or free memory".into(),
+    }
 }

@@ -25,7 +25,7 @@ use crate::device::{Copier, DeviceError, DeviceSlot, Event, Memory, Span, Ticket
 use crate::emulated::mutant;
 use crate::memory::HoldsSlot;
 use crate::storage::{Read, ReadError, ReadFault, Reader};
-use crate::sync::{Threads, unpark_this_thread};
+use crate::sync::{ThreadError, Threads, unpark_this_thread};
 
 /// How long the conductor naps before it looks at copies again. A copy of 4 MiB takes 80 µs or more.
 const NAP: Duration = Duration::from_micros(50);
@@ -44,18 +44,13 @@ type Failure = Arc<OnceLock<DeviceError>>;
 
 impl Conductor {
     /// Starts the thread. `window` is the bytes that may be being read at once.
-    pub(super) fn start(reader: Reader, copier: Box<dyn Copier>, window: usize) -> std::io::Result<Self> {
+    pub(super) fn start(reader: Reader, copier: Box<dyn Copier>, window: usize) -> Result<Self, ThreadError> {
         let (messages, inbox) = channel();
         let threads = Arc::<Threads>::default();
-        let running = threads.enter();
         let failure = Failure::default();
         let broken = Arc::clone(&failure);
-        let work = move || {
-            // Held until the thread's last act, the copier's drop among them.
-            let _running = running;
-            Work::new(reader, copier, window, inbox, broken).run();
-        };
-        let thread = thread::Builder::new().name("forebay-conductor".into()).spawn(work)?.thread().clone();
+        let work = move || Work::new(reader, copier, window, inbox, broken).run();
+        let thread = threads.start("forebay-conductor".into(), (0, 1), work)?;
         Ok(Self { messages, thread, threads, failure })
     }
 

@@ -2,8 +2,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::descriptors::DescriptorCache;
-use super::engine::{Engine, EngineChoice, EngineKind, Pread, RingFeatures, Uring, UringSettings};
-use super::error::EngineError;
+use super::engine::{Engine, EngineChoice, EngineError, EngineKind, Pread, RingFeatures, Uring, UringSettings};
 use super::plan::{Mode, PlanSettings};
 use super::reader::{Core, Reader};
 use super::settings::ReaderSettings;

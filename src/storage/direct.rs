@@ -1,5 +1,7 @@
 use std::io;
 
+use nix::libc;
+
 /// Why a file cannot be read directly, past the page cache.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -24,9 +26,15 @@ impl NoDirect {
         match self {
             Self::InMemory => "nothing is gained by direct reads here; put the file on a disk to measure one",
             Self::Refused => "copy the file to a file system, or with attributes, that allow direct I/O",
-            Self::Open(_) | Self::Read(_) => {
+            Self::Open(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS)
+            | Self::Read(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => {
                 "use a file system with direct I/O (ext4, xfs), or read it through the page cache"
             }
+            Self::Open(libc::EPERM | libc::EACCES) => {
+                "check the permissions of the file, and that no seccomp filter or sandbox forbids O_DIRECT"
+            }
+            Self::Open(_) => "check the file system and the kernel log, or read it through the page cache",
+            Self::Read(_) => "check the drive, the file system and the kernel log, or read it through the page cache",
         }
     }
 }

@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use nix::libc;
 
 use super::direct::NoDirect;
-use super::engine::EngineKind;
 use crate::memory::MemoryError;
-use crate::units::Size;
 
 /// A file that could not be opened.
 #[derive(Debug)]
@@ -201,55 +199,5 @@ impl fmt::Display for Change {
             Self::Removed => f.write_str("the file was removed since it was opened"),
             Self::Touched => f.write_str("the file was changed since it was opened"),
         }
-    }
-}
-
-/// An engine that could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EngineError {
-    /// The kernel refused a step of the set-up.
-    #[error("the engine {kind} cannot start: {step}: {error}; {fix}", fix = engine_fix(.error))]
-    Refused {
-        /// The engine.
-        kind: EngineKind,
-        /// What was being done.
-        step: &'static str,
-        /// The kernel's answer.
-        error: io::Error,
-    },
-    /// A setting is out of its range.
-    #[error("{setting} = {value} is out of range; give {range}")]
-    Setting {
-        /// The setting's name.
-        setting: &'static str,
-        /// The value given.
-        value: u64,
-        /// What it may be.
-        range: &'static str,
-    },
-}
-
-fn engine_fix(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::EPERM) => {
-            let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
-            match sysctl.trim() {
-                "1" | "2" => format!(
-                    "the sysctl kernel.io_uring_disabled is {}; set it to 0, or use the engine pread",
-                    sysctl.trim()
-                ),
-                _ => "a seccomp filter forbids io_uring, as container runtimes do by default; allow io_uring_setup, \
-                      io_uring_enter and io_uring_register, or use the engine pread"
-                    .into(),
-            }
-        }
-        Some(libc::ENOSYS) => "this kernel, or a seccomp filter, has no io_uring; use the engine pread".into(),
-        Some(libc::ENOMEM) => {
-            let limit =
-                crate::sys::limits::locked_memory().map_or_else(|| "unlimited".into(), |bytes| Size(bytes).to_string());
-            format!("RLIMIT_MEMLOCK is {limit}; raise it with `ulimit -l`, or use the engine pread")
-        }
-        _ => "use the engine pread".into(),
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use super::builder::ReaderBuilder;
 use super::descriptors::{DescriptorCache, Descriptors};
 use super::direct::NoDirect;
-use super::engine::{Engine, EngineKind, Pread, RingFeatures};
-use super::error::{EngineError, OpenError, OpenFault, ReadError};
+use super::engine::{Engine, EngineError, EngineKind, Pread, RingFeatures};
+use super::error::{OpenError, OpenFault, ReadError};
 use super::extent::Extent;
 use super::file::File;
 use super::latency::{Histogram, Latencies};
@@ -266,8 +266,7 @@ impl Core {
             return Ok(Arc::clone(engine));
         }
         if self.closed.load(Ordering::Relaxed) {
-            let error = std::io::Error::other("the reader was closed");
-            return Err(EngineError::Refused { kind: EngineKind::Pread, step: "starting a thread", error });
+            return Err(EngineError::Closed { kind: EngineKind::Pread });
         }
         let started: Arc<dyn Engine> = Arc::new(Pread::new(
             THREADS,

@@ -1,4 +1,4 @@
-//! Locking without a panic, and the locks of the code that loom checks.
+//! Threads and locking without a panic, and the locks of the code that loom checks.
 
 mod threads;
 mod unpark;
@@ -6,7 +6,8 @@ mod wait;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(crate) use threads::{Running, Threads};
+pub use threads::ThreadError;
+pub(crate) use threads::Threads;
 pub(crate) use unpark::unpark_this_thread;
 pub(crate) use wait::wait_for;
 

@@ -1,4 +1,4 @@
-//! How much memory the control groups of this process allow.
+//! How much memory, and how many threads, the control groups of this process allow.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -48,24 +48,37 @@ pub(crate) fn memory_left(proc: &Path, sys: &Path) -> Option<u64> {
     left.min()
 }
 
-/// The folders of all groups that count for this process.
+/// The fewest threads that a group of this process, or one above it, may have, and the file that says so; `None` where
+/// nothing limits them.
+pub(crate) fn thread_limit(proc: &Path, sys: &Path) -> Option<(u64, PathBuf)> {
+    let files = directories(proc, sys, "pids").into_iter().map(|(directory, _)| directory.join("pids.max"));
+    files.filter_map(|file| Some((text::number(&file)?, file))).min_by_key(|(limit, _)| *limit)
+}
+
+/// The directories of all groups that limit this process's memory.
 fn groups(proc: &Path, sys: &Path) -> Vec<(PathBuf, Version)> {
+    let directories = directories(proc, sys, "memory").into_iter();
+    directories.map(|(directory, is_v2)| (directory, if is_v2 { V2 } else { V1 })).collect()
+}
+
+/// The directories of all groups in which `controller` may limit this process, and whether each is of version 2.
+fn directories(proc: &Path, sys: &Path, controller: &str) -> Vec<(PathBuf, bool)> {
     let Some(groups) = text::text(&proc.join("self/cgroup")) else { return Vec::new() };
     let mount = sys.join("fs/cgroup");
-    let mut folders = Vec::new();
+    let mut directories = Vec::new();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else {
             continue;
         };
         if controllers.is_empty() {
-            folders.extend(upwards(&mount, group).map(|folder| (folder, V2)));
-            folders.extend(upwards(&mount.join("unified"), group).map(|folder| (folder, V2)));
-        } else if controllers.split(',').any(|name| name == "memory") {
-            folders.extend(upwards(&mount.join("memory"), group).map(|folder| (folder, V1)));
+            directories.extend(upwards(&mount, group).map(|directory| (directory, true)));
+            directories.extend(upwards(&mount.join("unified"), group).map(|directory| (directory, true)));
+        } else if controllers.split(',').any(|name| name == controller) {
+            directories.extend(upwards(&mount.join(controller), group).map(|directory| (directory, false)));
         }
     }
-    folders
+    directories
 }
 
 /// From `group` up to the mount. Inside a container the group may name folders of the host that are not mounted here;
@@ -104,6 +117,19 @@ mod tests {
     fn v2_takes_the_tightest_group_on_the_way_up() {
         let files = [("a/b/memory.max", "max\n"), ("a/memory.max", "1000\n"), ("memory.max", "5000\n")];
         assert_eq!(limit("0::/a/b\n", &files), Some((1000, "a/memory.max".to_owned())));
+    }
+
+    #[test]
+    fn threads_are_limited_by_the_tightest_group_of_either_version() {
+        let limit = |groups: &str, files: &[(&str, &str)]| {
+            let (proc, sys) = (FakeTree::new(), FakeTree::new());
+            proc.file("self/cgroup", groups);
+            sys.files("fs/cgroup", files);
+            thread_limit(proc.root(), sys.root()).map(|(limit, _)| limit)
+        };
+        assert_eq!(limit("0::/a/b\n", &[("a/b/pids.max", "max\n"), ("a/pids.max", "100\n")]), Some(100));
+        assert_eq!(limit("4:pids:/a\n0::/\n", &[("pids/a/pids.max", "7\n"), ("memory/a/pids.max", "1\n")]), Some(7));
+        assert_eq!(limit("0::/a\n", &[("a/pids.max", "max\n")]), None);
     }
 
     #[test]

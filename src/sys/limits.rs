@@ -1,4 +1,6 @@
-//! Resource limits of this process: locked memory and open descriptors.
+//! Resource limits of this process: locked memory, open descriptors, address space and threads.
+
+use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
@@ -11,6 +13,33 @@ pub(crate) fn locked_memory() -> Option<u64> {
         Ok((soft, _)) if soft != RLIM_INFINITY => Some(soft),
         _ => None,
     }
+}
+
+/// The soft limit of address space, in bytes; `None` is unlimited or unknown.
+pub(crate) fn address_space() -> Option<u64> {
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((soft, _)) if soft != RLIM_INFINITY => Some(soft),
+        _ => None,
+    }
+}
+
+/// What bounds how many threads this process may start; `None` is unlimited or unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThreadLimits {
+    /// Of all processes of this user together: RLIMIT_NPROC.
+    pub(crate) user: Option<u64>,
+    /// Of a control group: the number and the file that sets it.
+    pub(crate) group: Option<(u64, PathBuf)>,
+    pub(crate) address_space: Option<u64>,
+}
+
+pub(crate) fn threads() -> ThreadLimits {
+    let user = match getrlimit(Resource::RLIMIT_NPROC) {
+        Ok((soft, _)) if soft != RLIM_INFINITY => Some(soft),
+        _ => None,
+    };
+    let group = super::cgroup::thread_limit(Path::new("/proc"), Path::new("/sys"));
+    ThreadLimits { user, group, address_space: address_space() }
 }
 
 /// Raises the soft limit of open descriptors to the hard one where that is allowed, and returns the soft limit.

@@ -20,6 +20,17 @@ pub fn is_filtered(proc: &Path) -> Option<bool> {
     status(proc, "Seccomp:")?.parse::<u32>().ok().map(|mode| mode != 0)
 }
 
+/// Why the kernel may have refused `calls`, and what to do, where it answered that they are not permitted or unknown.
+pub(crate) fn forbidden(calls: &str) -> String {
+    match is_filtered(Path::new("/proc")) {
+        Some(true) => {
+            format!("this process has a seccomp filter, as container runtimes set one: have it allow {calls}")
+        }
+        Some(false) => format!("have the security module (SELinux, AppArmor, BPF) or the sandbox allow {calls}"),
+        None => format!("have the seccomp filter, the security module or the sandbox allow {calls}"),
+    }
+}
+
 fn status(proc: &Path, field: &str) -> Option<String> {
     let text = text::text(&proc.join("self/status"))?;
     text.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_owned())

@@ -52,6 +52,11 @@ impl Reduced {
         self.limit(Resource::RLIMIT_AS, bytes)
     }
 
+    /// The kernel counts the threads of a user, so tests that run at the same time must not share one.
+    pub fn processes(self, n: u64) -> Reduced {
+        self.limit(Resource::RLIMIT_NPROC, n)
+    }
+
     pub fn deny(mut self, denied: &[Deny]) -> Reduced {
         self.denied.extend(denied);
         self

@@ -23,6 +23,10 @@ pub enum Deny {
     Fallocate(i32),
     /// New threads, as at the limit of a control group or a user.
     Threads(i32),
+    /// clone3 only, as by container runtimes older than the call.
+    Clone3(i32),
+    /// eventfd2.
+    Eventfd(i32),
 }
 
 /// The filter for these denials. Everything else is allowed.
@@ -44,6 +48,8 @@ pub fn filter(denied: &[Deny]) -> Vec<sock_filter> {
                     program.extend(refuse(call, errno));
                 }
             }
+            Deny::Clone3(errno) => program.extend(refuse(libc::SYS_clone3, errno)),
+            Deny::Eventfd(errno) => program.extend(refuse(libc::SYS_eventfd2, errno)),
             Deny::DirectOpen(errno) => program.extend(refuse_open(libc::O_DIRECT, errno)),
             // O_TMPFILE is O_DIRECTORY and a bit of its own.
             Deny::Nameless(errno) => program.extend(refuse_open(libc::O_TMPFILE & !libc::O_DIRECTORY, errno)),

@@ -6,6 +6,7 @@ mod common;
 mod command;
 mod library;
 mod limits;
+mod reasons;
 mod signals;
 
 /// Every test here reads one file of this length and seed, or says which other.

@@ -4,11 +4,13 @@ use std::fmt;
 
 use super::request::Job;
 
+mod error;
 #[cfg(test)]
 pub(crate) mod faults;
 mod pread;
 mod uring;
 
+pub use error::{EngineError, EngineStep};
 pub(crate) use pread::Pread;
 pub use uring::RingFeatures;
 pub(crate) use uring::{Uring, UringSettings};

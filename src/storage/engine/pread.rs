@@ -10,13 +10,11 @@ use std::time::Instant;
 
 use nix::libc;
 
-use super::super::error::EngineError;
 use super::super::layout::Via;
 use super::super::progress::Next;
 use super::super::request::Job;
-use super::{Engine, EngineKind};
-use crate::sync::lock;
-use crate::sync::{Running, Threads};
+use super::{Engine, EngineError, EngineKind};
+use crate::sync::{Threads, lock};
 
 #[derive(Debug)]
 pub(crate) struct Pread {
@@ -56,11 +54,10 @@ impl Pread {
         };
         for number in 0..threads {
             let shared = Arc::clone(&engine.shared);
-            let running = engine.threads.enter();
-            thread::Builder::new()
-                .name(format!("forebay-pread-{number}"))
-                .spawn(move || work(&shared, running))
-                .map_err(|error| EngineError::Refused { kind: EngineKind::Pread, step: "starting a thread", error })?;
+            let name = format!("forebay-pread-{number}");
+            // A failure drops what there is of the engine, and that ends the threads already started.
+            let started = engine.threads.start(name, (number, threads), move || work(&shared));
+            started.map_err(|error| EngineError::Threads { kind: EngineKind::Pread, error })?;
         }
         Ok(engine)
     }
@@ -104,7 +101,7 @@ impl Drop for Pread {
     }
 }
 
-fn work(shared: &Shared, _running: Running) {
+fn work(shared: &Shared) {
     while let Some((job, part)) = next_part(shared) {
         read_part(&job, part, shared);
     }

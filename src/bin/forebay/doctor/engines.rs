@@ -31,7 +31,7 @@ fn uring() -> Vec<Finding> {
         Ok(features) => features.unwrap_or_default(),
         Err(error) => {
             let (reason, fix) = split(&error, PREAD_INSTEAD);
-            return vec![Finding::no("engine", "uring", with_filter(reason), fix)];
+            return vec![Finding::no("engine", "uring", reason, fix)];
         }
     };
     let reason = format!("a ring was built and answered, with {}", flags(&features));
@@ -80,7 +80,7 @@ fn pread() -> Finding {
     match started(builder(EngineChoice::Pread)) {
         Ok(_) => Finding::yes("engine", "pread", "a pool of threads that read; needs nothing of the kernel"),
         Err(error) => {
-            let (reason, fix) = split(&error, "raise the limit of threads (`ulimit -u`) or free memory");
+            let (reason, fix) = split(&error, "free memory");
             Finding::no("engine", "pread", reason, fix)
         }
     }

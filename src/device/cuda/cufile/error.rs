@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use crate::sync::ThreadError;
 use crate::sys::cuda::{CudaCode, NoCudaLibrary};
 use crate::sys::cufile::{CuFileCode, NoCuFileLibrary, Status};
 use crate::units::Size;
@@ -70,8 +71,8 @@ pub enum CuFileError {
     #[error("cuFile: a transfer's {0}")]
     Transfer(&'static str),
     /// A thread could not be started.
-    #[error("cuFile: a thread cannot be started: {0}; raise the limit with `ulimit -u`")]
-    Thread(#[source] io::Error),
+    #[error("cuFile: {0}")]
+    Thread(#[source] ThreadError),
 }
 
 fn limits(pinned: Option<u64>, bar: Option<u64>) -> String {

@@ -9,16 +9,14 @@ mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::super::error::EngineError;
 use super::super::request::Job;
-use super::{Engine, EngineKind};
+use super::{Engine, EngineError, EngineKind, EngineStep};
 use crate::memory::Arena;
-use crate::sync::Threads;
+use crate::sync::{ThreadError, Threads};
 use mailbox::Mailbox;
 pub use setup::RingFeatures;
 use worker::Worker;
@@ -99,32 +97,31 @@ impl Uring {
     }
 
     fn start(&mut self, number: u32, settings: &UringSettings, arena: &Arena) -> Result<RingFeatures, EngineError> {
-        let refused = |step, error| EngineError::Refused { kind: EngineKind::Uring, step, error };
-        let bell =
-            EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|errno| refused("creating an eventfd", errno.into()))?;
+        const KIND: EngineKind = EngineKind::Uring;
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|errno| EngineError::Refused {
+            kind: KIND,
+            step: EngineStep::Eventfd,
+            error: errno.into(),
+        })?;
         let inbox = Arc::new(Inbox { mailbox: Mailbox::new(), bell });
         let (started, outcome) = mpsc::channel();
-        let running = self.threads.enter();
-        let thread = thread::Builder::new().name(format!("forebay-uring-{number}")).spawn({
+        let work = {
             let (inbox, settings, arena) = (Arc::clone(&inbox), settings.clone(), arena.clone());
-            move || {
-                let _running = running;
-                // The ring belongs to the thread that builds it.
-                match Worker::new(inbox, &settings, arena, number == 0) {
-                    Ok((worker, features)) => {
-                        let _ = started.send(Ok(features));
-                        worker.run();
-                    }
-                    Err(error) => {
-                        let _ = started.send(Err(error));
-                    }
+            // The ring belongs to the thread that builds it.
+            move || match Worker::new(inbox, &settings, arena, number == 0) {
+                Ok((worker, features)) => {
+                    let _ = started.send(Ok(features));
+                    worker.run();
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
                 }
             }
-        });
-        thread.map_err(|error| refused("starting a thread", error))?;
-        let features = outcome.recv().unwrap_or_else(|_| {
-            Err(refused("starting the ring's thread", std::io::Error::other("the thread panicked")))
-        })?;
+        };
+        let of = (number as usize, settings.rings.max(1) as usize);
+        let no_thread = |error| EngineError::Threads { kind: KIND, error };
+        self.threads.start(format!("forebay-uring-{number}"), of, work).map_err(no_thread)?;
+        let features = outcome.recv().unwrap_or_else(|_| Err(no_thread(ThreadError::ended())))?;
         self.rings.push(inbox);
         Ok(features)
     }

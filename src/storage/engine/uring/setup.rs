@@ -4,13 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use io_uring::{IoUring, opcode};
+use nix::libc;
 
-use super::super::super::error::EngineError;
-use super::super::EngineKind;
+use super::super::{EngineError, EngineKind, EngineStep};
 use super::UringSettings;
 use super::buffers::Buffers;
 use crate::memory::Arena;
-use crate::sys::limits;
+use crate::sys::{limits, process};
 use crate::units::Size;
 
 /// What a ring turned out to have.
@@ -50,7 +50,7 @@ pub(super) fn ring(settings: &UringSettings) -> Result<(IoUring, RingFeatures), 
             }
         }
     }
-    Err(EngineError::Refused { kind: EngineKind::Uring, step: "setting up a ring", error: last })
+    Err(EngineError::Refused { kind: EngineKind::Uring, step: EngineStep::Ring, error: last })
 }
 
 /// A second ring for polled reads, which cannot serve anything else.
@@ -69,15 +69,27 @@ pub(super) fn registered(ring: &IoUring, arena: &Arena, warns: bool) -> Option<B
         Ok(buffers) => Some(buffers),
         Err(error) => {
             if warns {
-                let limit = limits::locked_memory().map_or_else(|| "unlimited".into(), |bytes| Size(bytes).to_string());
                 tracing::warn!(
-                    "io_uring runs without registered buffers, which costs some speed: {error}; RLIMIT_MEMLOCK is \
-                     {limit} and the arena {}: raise it with `ulimit -l`, or lower the budget",
-                    Size(arena.budget())
+                    "io_uring runs without registered buffers, which costs some speed: {error}; {}",
+                    registration_fix(&error, arena.budget())
                 );
             }
             None
         }
+    }
+}
+
+/// What to do where `bytes` of memory could not be registered. Pages beyond the limit are ENOMEM, as too little memory is.
+fn registration_fix(error: &io::Error, bytes: u64) -> String {
+    match (error.raw_os_error(), limits::locked_memory()) {
+        (Some(libc::ENOMEM), Some(limit)) => format!(
+            "RLIMIT_MEMLOCK is {} and the arena {}: raise it with `ulimit -l`, or lower the budget",
+            Size(limit),
+            Size(bytes)
+        ),
+        (Some(libc::ENOMEM), None) => format!("free memory, or lower the budget, which is {}", Size(bytes)),
+        (Some(libc::EPERM | libc::EACCES | libc::ENOSYS), _) => process::forbidden("io_uring_register"),
+        _ => "see the kernel log, or lower the budget".into(),
     }
 }
 

@@ -13,10 +13,10 @@ use nix::libc;
 use slab::Slab;
 use std::os::fd::{AsFd, AsRawFd};
 
-use super::super::super::error::EngineError;
 use super::super::super::layout::Via;
 use super::super::super::progress::{Next, Progress};
 use super::super::super::request::Job;
+use super::super::EngineError;
 use super::buffers::Buffers;
 use super::files::FixedFiles;
 use super::queue::{poll_once, push, wait_until};
