@@ -26,6 +26,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
 use crate::sys::{cachestat, page};
 
 pub use crate::sys::block::{BlockDevice, DeviceNumber, DiskKind, Queue};
@@ -100,6 +102,7 @@ pub fn cached_share(file: &File, offset: u64, length: u64) -> io::Result<f64> {
 /// # Errors
 /// The kernel's: `ENOSYS` where it is older than the call (Linux 6.5), `EPERM` where a filter forbids it.
 pub fn try_cachestat() -> io::Result<()> {
-    let program = File::open("/proc/self/exe")?;
-    cachestat::cachestat(program.as_fd(), 0, 1).map(|_| ())
+    // A file of our own: one that is found by its path may be missing, or somebody else's, and then the error is not the call's.
+    let file = memfd_create(c"forebay-cachestat", MFdFlags::MFD_CLOEXEC)?;
+    cachestat::cachestat(file.as_fd(), 0, 1).map(|_| ())
 }

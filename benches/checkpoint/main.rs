@@ -124,7 +124,8 @@ fn all_cases(args: &Args, place: &str, dir: &Path, fio: Option<&Fio>) -> Result<
 
 fn rounds(args: &Args, place: &str, case: &str, turns: &[(Contender, &Model)]) -> Result<(), String> {
     let fio = Fio::find(false).ok();
-    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); turns.len()];
+    // Of each round, so that ratios are those of one; none where it was lost.
+    let mut outcomes: Vec<Vec<Option<Outcome>>> = vec![Vec::new(); turns.len()];
     let wanted = |contender: &Contender| {
         let named = args.only.is_empty() || args.only.iter().any(|name| contender.name().contains(name.as_str()));
         named && (args.peers.is_some() || !matches!(contender, Contender::Peer(_)))
@@ -132,10 +133,17 @@ fn rounds(args: &Args, place: &str, case: &str, turns: &[(Contender, &Model)]) -
     for _ in 0..args.rounds {
         for ((contender, model), outcomes) in turns.iter().zip(&mut outcomes).filter(|((turn, _), _)| wanted(turn)) {
             stop::check()?;
-            model.files.iter().try_for_each(|file| cache::drop_file(file))?;
+            if let Err(why) = model.files.iter().try_for_each(|file| cache::drop_file(file)) {
+                println!("lost: {}: {why}", contender.name());
+                outcomes.push(None);
+                continue;
+            }
             match contender.run(model, fio.as_ref(), args.peers.as_deref()) {
-                Ok(outcome) => outcomes.push(outcome),
-                Err(why) => println!("skipped: {}: {why}", contender.name()),
+                Ok(outcome) => outcomes.push(Some(outcome)),
+                Err(why) => {
+                    println!("skipped: {}: {why}", contender.name());
+                    outcomes.push(None);
+                }
             }
         }
     }
@@ -144,10 +152,15 @@ fn rounds(args: &Args, place: &str, case: &str, turns: &[(Contender, &Model)]) -
         "{:<22} {:>6} {:>8} {:>22} {:>24} {:>12}",
         "loader", "files", "tensors", "GB/s", "ratio to the first", "peak MiB"
     );
-    let first: Vec<Outcome> = outcomes.first().cloned().unwrap_or_default();
-    for ((contender, model), outcomes) in turns.iter().zip(&outcomes).filter(|(_, outcomes)| !outcomes.is_empty()) {
+    let first: Vec<Option<Outcome>> = outcomes.first().cloned().unwrap_or_default();
+    for ((contender, model), all) in turns.iter().zip(&outcomes) {
+        let outcomes: Vec<&Outcome> = all.iter().flatten().collect();
+        if outcomes.is_empty() {
+            continue;
+        }
         let rate = Spread::of(outcomes.iter().map(|outcome| outcome.rate() / 1e9));
-        let ratio = Spread::of(outcomes.iter().zip(&first).map(|(outcome, first)| outcome.rate() / first.rate()));
+        let pairs = all.iter().zip(&first).filter_map(|(outcome, first)| Some((outcome.as_ref()?, first.as_ref()?)));
+        let ratio = Spread::of(pairs.map(|(outcome, first)| outcome.rate() / first.rate()));
         // Of a child without an answer of this kind there is none.
         let peak = outcomes.iter().filter_map(|outcome| outcome.peak).max();
         let over = peak.map_or("-".to_owned(), |peak| format!("{}", peak >> 20));

@@ -1,7 +1,8 @@
 //! The loader benchmark: batches on the host, beside fio, PyTorch's DataLoader and webdataset, in the same run, on the
 //! same files, with a cold page cache; and what a loader costs apart from its rate.
 //!
-//! It measures and reports; it judges nothing by its exit code, which is 0 unless something could not be run. Contenders
+//! It measures and reports; it judges nothing by its exit code, which is 0 unless nothing could be measured: a case whose
+//! preconditions do not hold is reported as lost, and the others are measured. Contenders
 //! take turns, each in a process of its own; medians are shown with the least and the greatest, and ratios are those of
 //! one round. All are timed from when they are set up (fio without its start, ours after `build`, the peers from their
 //! first batch on), and whoever takes the batches counts their bytes and touches none. That ours are the right bytes is
@@ -21,6 +22,8 @@ mod figures;
 mod fio;
 mod fio_side;
 mod first;
+#[path = "../storage/lost.rs"]
+mod lost;
 #[path = "../storage/machine.rs"]
 #[allow(dead_code)]
 mod machine;
@@ -54,6 +57,7 @@ use serde_json::Value;
 use args::Args;
 use data::Data;
 use fio::Fio;
+use lost::Tally;
 use race::{Contender, Race};
 use ram_device::RamDevice;
 use table::Table;
@@ -87,41 +91,51 @@ fn bench(args: &Args) -> Result<(), String> {
     stop::watch();
     println!("{}", machine::describe(fio.as_ref().map_or("no fio", |fio| &fio.version)));
     println!("{} rounds of {} s, depth {}; median [least..greatest]", args.rounds, args.seconds, args.depth);
+    let mut tally = Tally::default();
     if args.disk {
         std::fs::create_dir_all(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
-        all_cases(args, "disk", &args.dir, fio.as_ref())?;
+        all_cases(args, "disk", &args.dir, fio.as_ref(), &mut tally)?;
     }
     if args.ram {
         // The records, and the same in archives.
         match RamDevice::with_room(2 * args.size) {
-            Ok(device) => all_cases(args, "ram", device.dir(), fio.as_ref())?,
+            Ok(device) => all_cases(args, "ram", device.dir(), fio.as_ref(), &mut tally)?,
             Err(why) => println!("skipped: RAM device: {why}"),
         }
+    }
+    tally.end()
+}
+
+fn all_cases(args: &Args, place: &str, dir: &Path, fio: Option<&Fio>, tally: &mut Tally) -> Result<(), String> {
+    let peers_read_archives = args.wants("records") && args.python.is_some();
+    let data = Data::make(dir, args.size, peers_read_archives || args.wants("tar") || args.wants("first"))?;
+    for case in args::CASES.into_iter().filter(|case| args.wants(case)) {
+        let lines = match one_case(args, case, place, &data, fio) {
+            Ok(lines) => {
+                tally.measured();
+                lines
+            }
+            Err(why) => vec![tally.lost(place, case, &why)?],
+        };
+        write_json(args, &lines)?;
     }
     Ok(())
 }
 
-fn all_cases(args: &Args, place: &str, dir: &Path, fio: Option<&Fio>) -> Result<(), String> {
-    let peers_read_archives = args.wants("records") && args.python.is_some();
-    let data = Data::make(dir, args.size, peers_read_archives || args.wants("tar") || args.wants("first"))?;
-    for case in args::CASES.into_iter().filter(|case| args.wants(case)) {
-        let race = match case {
-            "records" => Race::records(&data, args)?,
-            "tokens" => Race::tokens(&data, args, false),
-            "whole-tokens" => Race::tokens(&data, args, true),
-            "tar" => Race::tar(&data, args),
-            _ => {
-                write_json(args, &figures::measure(case, place, &data, args)?)?;
-                continue;
-            }
-        };
-        let who = usable(race.contenders(args, fio.is_some()), args);
-        let rounds = race.run(args, fio, &who).map_err(|e| format!("{case} on {place}: {e}"))?;
-        let table = Table { place, race: &race, who: &who, rounds: &rounds };
-        print!("{}", table.text());
-        write_json(args, &table.json())?;
-    }
-    Ok(())
+/// Measures and prints a case; its lines of JSON.
+fn one_case(args: &Args, case: &str, place: &str, data: &Data, fio: Option<&Fio>) -> Result<Vec<Value>, String> {
+    let race = match case {
+        "records" => Race::records(data, args)?,
+        "tokens" => Race::tokens(data, args, false),
+        "whole-tokens" => Race::tokens(data, args, true),
+        "tar" => Race::tar(data, args),
+        _ => return figures::measure(case, place, data, args),
+    };
+    let who = usable(race.contenders(args, fio.is_some()), args);
+    let rounds = race.run(args, fio, &who)?;
+    let table = Table { place, race: &race, who: &who, rounds: &rounds };
+    print!("{}", table.text());
+    Ok(table.json())
 }
 
 /// Those whose Python has what they need; the others are named aloud.

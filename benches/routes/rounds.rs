@@ -77,7 +77,11 @@ pub fn measure(orders: &[Order], wanted: Count, vars: &Vars, place: &Place) -> R
                 continue;
             }
             let order = Order { seed: number as u64 + 1, ..orders[index].clone() };
-            place.prepare(order.contender)?;
+            // What does not hold now may hold in the next round.
+            if let Err(why) = place.prepare(order.contender) {
+                println!("lost: {} in round {}: {why}", order.contender.name(), number + 1);
+                continue;
+            }
             let neighbours = Neighbours::watch();
             match child::start(&order, vars) {
                 Ok(outcome) => round.outcomes[index] = Some(outcome),

@@ -13,8 +13,11 @@ pub fn drop_file(path: &Path) -> Result<(), String> {
     let told = |what: &str, error: &dyn std::fmt::Display| format!("{}: {what}: {error}", path.display());
     let file = File::open(path).map_err(|e| told("open", &e))?;
     let len = file.metadata().map_err(|e| told("stat", &e))?.len();
-    // Dirty pages are not dropped.
-    file.sync_data().map_err(|e| told("sync", &e))?;
+    // Dirty pages are not dropped. Where nothing can be written there are none: EROFS, or EINVAL of squashfs and erofs.
+    match file.sync_data() {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EROFS | libc::EINVAL)) => {}
+        synced => synced.map_err(|e| told("sync", &e))?,
+    }
     posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).map_err(|e| told("fadvise", &e))?;
     match cached_bytes(&file) {
         Ok(cached) if cached * 1000 > len => Err(format!("{}: {cached} bytes stay in the page cache", path.display())),

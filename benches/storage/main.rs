@@ -1,6 +1,7 @@
 //! The storage benchmark: our reads against fio's, in the same run, on the same file.
 //!
-//! It measures and reports; it judges nothing by its exit code, which is 0 unless something could not be run. One pair
+//! It measures and reports; it judges nothing by its exit code, which is 0 unless nothing could be measured: a case whose
+//! preconditions do not hold is reported as lost, and the others are measured. One pair
 //! of runs is noise, so each case is measured in alternating pairs, and the median of the ratios pair by pair is shown
 //! with the least and the greatest.
 
@@ -11,6 +12,7 @@ mod child;
 mod disk;
 mod fio;
 mod forebay_side;
+mod lost;
 mod machine;
 mod pread_loop;
 mod ram_device;
@@ -29,6 +31,7 @@ use std::process::ExitCode;
 use args::Args;
 use cases::Case;
 use fio::Fio;
+use lost::Tally;
 use ram_device::RamDevice;
 use round::Place;
 use table::Row;
@@ -81,20 +84,21 @@ fn bench(args: &Args) -> Result<(), String> {
     println!("{}", machine::describe(&fio.version));
     println!("{} rounds of {} s per run; ratio: median of pairs [least..greatest]", args.rounds, args.seconds);
     println!("{}", table::HEAD);
+    let mut tally = Tally::default();
     if args.disk {
         let place = Place { device: "disk", file: disk::file(&args.dir)?, file_len: disk::FILE_LEN };
-        run_all(&cases, &place, &fio, args, json.as_mut())?;
+        run_all(&cases, &place, &fio, args, json.as_mut(), &mut tally)?;
     }
     if args.ram {
         match RamDevice::new() {
             Ok(device) => {
                 let place = Place { device: "ram", file: device.file(), file_len: ram_device::FILE_LEN };
-                run_all(&cases, &place, &fio, args, json.as_mut())?;
+                run_all(&cases, &place, &fio, args, json.as_mut(), &mut tally)?;
             }
             Err(why) => println!("skipped: RAM device: {why}"),
         }
     }
-    Ok(())
+    tally.end()
 }
 
 fn chosen(args: &Args) -> Result<Vec<Case>, String> {
@@ -106,15 +110,26 @@ fn chosen(args: &Args) -> Result<Vec<Case>, String> {
     Ok(all.into_iter().filter(|case| args.cases.iter().any(|wanted| matches(case, wanted))).collect())
 }
 
-fn run_all(cases: &[Case], place: &Place, fio: &Fio, args: &Args, json: Option<&mut File>) -> Result<(), String> {
-    let mut json = json;
+fn run_all(
+    cases: &[Case],
+    place: &Place,
+    fio: &Fio,
+    args: &Args,
+    mut json: Option<&mut File>,
+    tally: &mut Tally,
+) -> Result<(), String> {
     for case in cases {
-        let rounds =
-            round::measure(case, place, fio, args).map_err(|e| format!("{} on {}: {e}", case.name, place.device))?;
-        let row = Row::new(case, place, &rounds);
-        println!("{}", row.text());
+        let line = match round::measure(case, place, fio, args) {
+            Ok(rounds) => {
+                let row = Row::new(case, place, &rounds);
+                println!("{}", row.text());
+                tally.measured();
+                row.json()
+            }
+            Err(why) => tally.lost(place.device, &case.name, &why)?,
+        };
         if let Some(file) = &mut json {
-            writeln!(file, "{}", row.json()).map_err(|e| format!("JSON: {e}"))?;
+            writeln!(file, "{line}").map_err(|e| format!("JSON: {e}"))?;
         }
     }
     Ok(())

@@ -53,6 +53,39 @@ pub fn btrfs() -> Result<Mounted, Skip> {
     on_loop("btrfs", &["mkfs.btrfs"], 512)
 }
 
+/// squashfs, which cannot be written to, with `files`: names and bytes.
+pub fn squashfs(files: &[(&str, &[u8])]) -> Result<Mounted, Skip> {
+    read_only("squashfs", files, |from, image| {
+        let mut make = Command::new("mksquashfs");
+        make.arg(from).arg(image).args(["-quiet", "-no-progress"]);
+        make
+    })
+}
+
+/// erofs, which cannot be written to, with `files`: names and bytes.
+pub fn erofs(files: &[(&str, &[u8])]) -> Result<Mounted, Skip> {
+    read_only("erofs", files, |from, image| {
+        let mut make = Command::new("mkfs.erofs");
+        make.arg("--quiet").arg(image).arg(from);
+        make
+    })
+}
+
+fn read_only(
+    kind: &'static str,
+    files: &[(&str, &[u8])],
+    make: impl Fn(&Path, &Path) -> Command,
+) -> Result<Mounted, Skip> {
+    let work = Work::new(kind)?;
+    let (point, from, image) = (work.subdir("mnt")?, work.subdir("from")?, work.dir.join("image"));
+    for (name, bytes) in files {
+        fs::write(from.join(name), bytes).map_err(|e| Skip::because(format!("{kind}: {name}: {e}")))?;
+    }
+    run(&mut make(&from, &image))?;
+    mount(&["-t", kind, "-o", "loop,ro"], &image, &point)?;
+    Ok(Mounted { kind, dir: point.clone(), mount_point: point, below: None, work })
+}
+
 pub fn tmpfs() -> Result<Mounted, Skip> {
     let work = Work::new("tmpfs")?;
     let point = work.subdir("mnt")?;

@@ -21,6 +21,8 @@ pub enum Deny {
     Cachestat(i32),
     /// fallocate, as where the file system cannot.
     Fallocate(i32),
+    /// fdatasync, as where the file system cannot be written to, or the drive fails.
+    SyncData(i32),
     /// New threads, as at the limit of a control group or a user.
     Threads(i32),
     /// clone3 only, as by container runtimes older than the call.
@@ -42,6 +44,7 @@ pub fn filter(denied: &[Deny]) -> Vec<sock_filter> {
             Deny::Register(errno) => program.extend(refuse(libc::SYS_io_uring_register, errno)),
             Deny::Statx(errno) => program.extend(refuse(libc::SYS_statx, errno)),
             Deny::Fallocate(errno) => program.extend(refuse(libc::SYS_fallocate, errno)),
+            Deny::SyncData(errno) => program.extend(refuse(libc::SYS_fdatasync, errno)),
             Deny::Cachestat(errno) => program.extend(refuse(CACHESTAT, errno)),
             Deny::Threads(errno) => {
                 for call in [libc::SYS_clone, libc::SYS_clone3] {

@@ -11,7 +11,9 @@ use super::ceilings::{self, Ceilings, LINK_CHUNK};
 use super::measure::Run;
 use super::pcie::{self, Together, What};
 use super::row::{Bound, By};
-use crate::byte_count::{counted, rate, shown};
+use super::sentence::Figure::{Percent, Rate};
+use super::sentence::Sentence;
+use crate::byte_count::{counted, shown};
 
 /// A thread that was busy for so much of the time had none left.
 const BUSY: f64 = 0.90;
@@ -35,7 +37,8 @@ pub fn bound(case: &Case, rate_now: f64, runs: &[Run], ceilings: &Ceilings, best
 #[derive(Default)]
 struct Busy {
     seconds_a_byte: f64,
-    idle: f64,
+    /// `None` where the kernel does not tell.
+    idle: Option<f64>,
     others: f64,
     /// Of the time, by the thread that had the most of it.
     busiest: f64,
@@ -48,7 +51,7 @@ impl Busy {
         let bytes: u64 = runs.iter().map(|run| run.bytes).sum();
         Self {
             seconds_a_byte: runs.iter().map(|run| run.used.cpu_seconds).sum::<f64>() / bytes.max(1) as f64,
-            idle: mean(&|run| run.used.idle),
+            idle: runs.iter().all(|run| run.used.idle.is_some()).then(|| mean(&|run| run.used.idle.unwrap_or(0.0))),
             others: mean(&|run| run.used.others),
             busiest: mean(&|run| run.used.busiest.as_ref().map_or(0.0, |(_, share)| *share)),
             name: runs
@@ -67,7 +70,7 @@ impl Busy {
     }
 }
 
-fn held(by: By, share: Option<f64>, why: impl Into<String>, fix: impl Into<String>) -> Bound {
+fn held(by: By, share: Option<f64>, why: impl Into<Sentence>, fix: impl Into<String>) -> Bound {
     Bound { by, share, why: why.into(), fix: fix.into(), cpu_ceiling: None }
 }
 
@@ -85,7 +88,7 @@ fn link(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Option<Bound> {
         return Some(held(
             By::Link,
             share(ceiling),
-            format!("copies to the GPU, which go at {} by themselves", rate(ceiling)),
+            Sentence::new("copies to the GPU, which go at ").with(Rate(ceiling)).and(" by themselves"),
             "a faster or wider slot, a GPU on the drive's socket, or reads straight to the GPU (--route direct)",
         ));
     }
@@ -101,14 +104,15 @@ fn link(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Option<Bound> {
 }
 
 fn beside_links(case: &Case, rate_now: f64, busy: &Busy, ceilings: &Ceilings, best: f64) -> Bound {
-    let Busy { idle, others, busiest, .. } = *busy;
+    let Busy { others, busiest, .. } = *busy;
     let name = &busy.name;
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    if idle < LEFT && others > CROWDED {
+    // Where the kernel counts nothing, nothing is known to be used up.
+    let is_used_up = busy.idle.is_some_and(|idle| idle < LEFT);
+    if is_used_up && others > CROWDED {
         return held(
             By::Cpu,
             Some(others),
-            format!("other programs had {} of the processors, and none were idle", percent(others)),
+            Sentence::new("other programs had ").with(Percent(others)).and(" of the processors, and none were idle"),
             "measure again when the machine is quiet",
         );
     }
@@ -117,17 +121,21 @@ fn beside_links(case: &Case, rate_now: f64, busy: &Busy, ceilings: &Ceilings, be
         return held(
             By::Memory,
             Some((rate_now / ceiling).min(1.0)),
-            format!("copies out of the page cache: one thread gets {}", rate(ceiling)),
+            Sentence::new("copies out of the page cache: one thread gets ").with(Rate(ceiling)),
             "more threads, or read past the page cache",
         );
     }
     // A thread that polls is busy however little it has to do.
-    if !case.iopoll && (busiest >= BUSY || idle < LEFT) {
+    if !case.iopoll && (busiest >= BUSY || is_used_up) {
+        let used = 1.0 - busy.idle.unwrap_or(0.0);
         let (share, what) = match busiest >= BUSY {
-            true => (busiest, format!("thread {name} had {} of one processor", percent(busiest))),
-            false => {
-                (1.0 - idle, format!("all processors were busy, {} of them with this", percent(1.0 - idle - others)))
+            true => {
+                (busiest, Sentence::new(format!("thread {name} had ")).with(Percent(busiest)).and(" of one processor"))
             }
+            false => (
+                used,
+                Sentence::new("all processors were busy, ").with(Percent(used - others)).and(" of them with this"),
+            ),
         };
         let fix = match (case.route, case.chunk < 64 << 10) {
             _ if case.pattern == Pattern::Loader => {
@@ -148,22 +156,24 @@ fn beside_links(case: &Case, rate_now: f64, busy: &Busy, ceilings: &Ceilings, be
         true => held(
             By::Drive,
             Some(share),
-            format!(
-                "the drive: with as many or more reads of {} {what} under way it gave {} at most, with processors idle",
-                shown(case.chunk),
-                rate(best)
-            ),
+            Sentence::new(format!(
+                "the drive: with as many or more reads of {} {what} under way it gave ",
+                shown(case.chunk)
+            ))
+            .with(Rate(best))
+            .and(" at most, with processors idle"),
             "a faster drive, several of them, or larger reads",
         ),
         false => held(
             By::Depth,
             Some(share),
-            format!(
-                "{} of {} {what} under way at once, each waiting for the drive, which gives {} to more of them",
+            Sentence::new(format!(
+                "{} of {} {what} under way at once, each waiting for the drive, which gives ",
                 counted(case.in_flight(), "read"),
                 shown(case.chunk),
-                rate(best)
-            ),
+            ))
+            .with(Rate(best))
+            .and(" to more of them"),
             "more reads at once (--depth), or larger ones (--chunk)",
         ),
     }
@@ -176,10 +186,9 @@ pub fn beside_peer(bound: Bound, case: &Case, rate_now: f64, peer: f64) -> Bound
     if case.pattern != Pattern::Loader || !is_the_drives || rate_now >= NEAR * peer {
         return bound;
     }
-    let why = format!(
-        "the loader itself: with as many reads under way another program got {}, and processors were left",
-        rate(peer)
-    );
+    let why = Sentence::new("the loader itself: with as many reads under way another program got ")
+        .with(Rate(peer))
+        .and(", and processors were left");
     let fix = "records of whole blocks, which take one read each, or more reads at once (--depth)";
     Bound { cpu_ceiling: bound.cpu_ceiling, ..held(By::Unknown, Some(rate_now / peer), why, fix) }
 }
@@ -190,8 +199,9 @@ pub fn beside_way(bound: Bound, own: f64, other: f64) -> Bound {
     if !matches!(bound.by, By::Drive | By::Depth) || own >= NEAR * other {
         return bound;
     }
-    let why =
-        format!("the way itself: by another, or to another device, the drive gave {} to no more reads", rate(other));
+    let why = Sentence::new("the way itself: by another, or to another device, the drive gave ")
+        .with(Rate(other))
+        .and(" to no more reads");
     let fix = "take that way where it leads to the same; `forebay doctor` says what is in the way of this one";
     Bound { cpu_ceiling: bound.cpu_ceiling, ..held(By::Unknown, Some(own / other), why, fix) }
 }
@@ -209,16 +219,19 @@ fn through_the_cache(case: &Case, rate_now: f64, ceilings: &Ceilings) -> Bound {
         Cache::Cold if share.is_some_and(|share| share >= NEAR) => held(
             By::Drive,
             share,
-            format!("the drive, of which the page cache gets as much as reads past it: {}", rate(rate_now)),
+            Sentence::new("the drive, of which the page cache gets as much as reads past it: ").with(Rate(rate_now)),
             "a faster drive, or several of them",
         ),
         Cache::Cold => held(
             By::Depth,
             share,
-            format!(
-                "the page cache, which asks the drive for less at once than reads past it{}",
-                ceilings.drive.map_or(String::new(), |drive| format!(", that get up to {}", rate(drive)))
-            ),
+            {
+                let why = Sentence::new("the page cache, which asks the drive for less at once than reads past it");
+                match ceilings.drive {
+                    Some(drive) => why.and(", that get up to ").with(Rate(drive)),
+                    None => why,
+                }
+            },
             "read past it (--route bounce)",
         ),
     }

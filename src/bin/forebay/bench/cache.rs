@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::libc;
 
 use super::case::Cache;
 use super::target::Target;
@@ -41,8 +42,9 @@ pub fn prepare(target: &Target, cache: Cache) -> io::Result<Proven> {
         Cache::Cold => {
             // Dirty pages are not dropped: what was just written is not cold.
             match target.file.sync_data() {
-                // Nothing of ours to write: opened for reading on a read-only file system.
-                Err(error) if matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem) => {}
+                // Nothing is dirty on a file system that cannot be written to; those without a way to sync say EINVAL
+                // (squashfs, erofs). Whether the file is cold is proven below.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EROFS | libc::EINVAL)) => {}
                 synced => synced?,
             }
             posix_fadvise(&target.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;

@@ -58,6 +58,13 @@ impl Case {
         self.engine == forebay::EngineChoice::Uring && self.route == forebay::Route::Bounce
     }
 
+    pub fn engine_name(&self) -> &'static str {
+        match self.engine {
+            forebay::EngineChoice::Pread => "pread",
+            _ => "uring",
+        }
+    }
+
     /// Whether what is read changes what the next run would find: a page cache that was cold.
     pub fn is_once_over(&self) -> bool {
         self.route == forebay::Route::Cached && self.cache == Cache::Cold

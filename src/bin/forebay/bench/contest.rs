@@ -12,7 +12,10 @@ use super::hardware::Hardware;
 use super::measure::{Rig, Run};
 use super::pcie;
 use super::peer::{self, Peer};
+use super::sentence::Figure::{Bytes, Count};
+use super::sentence::Sentence;
 use super::target::Target;
+use super::warnings::Warnings;
 use super::{sweep, verify};
 use crate::args::{self, Common};
 use crate::byte_count::{counted, shown};
@@ -38,7 +41,9 @@ pub struct Contest {
     pub may_have_fewer: bool,
     pub hardware: Hardware,
     pub ceilings: Ceilings,
-    pub warnings: Vec<String>,
+    pub warnings: Warnings,
+    /// The first failure that is no precondition's: of a read. The report is told, and the command fails.
+    pub fault: Option<String>,
     pub interrupted: bool,
     budget: u64,
 }
@@ -47,6 +52,37 @@ pub struct Contest {
 pub struct End {
     pub device: Device,
     pub peer: Option<Peer>,
+    /// Whether it was measured once: then one failure is not its end.
+    peer_works: bool,
+}
+
+/// What became of a turn.
+pub enum Turn {
+    /// Measured, or cut short by an interrupt.
+    Taken,
+    /// The row has one run less, for this reason.
+    Lost(String),
+}
+
+/// Why a case cannot be measured; `case` where that holds for it and not for what it does.
+pub struct Refused {
+    case: Option<String>,
+    failure: Failure,
+}
+
+impl Refused {
+    fn case(case: String, why: &str) -> Self {
+        Self { case: Some(case), failure: Failure::Error(why.to_owned()) }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(Refused { case, failure }: Refused) -> Self {
+        match (case, failure) {
+            (Some(case), Self::Error(why)) => Self::Error(format!("{case}: {why}")),
+            (_, failure) => failure,
+        }
+    }
 }
 
 const NO_POLLING: &str = "polling (--iopoll true) is left out";
@@ -54,7 +90,10 @@ const NO_POLLING: &str = "polling (--iopoll true) is left out";
 pub struct Entry {
     pub case: Case,
     pub runs: Vec<Run>,
-    pub peer: Vec<peer::Outcome>,
+    /// Why each run that is not among `runs` was lost.
+    pub lost: Vec<String>,
+    /// The number of our run, and what the peer's beside it came to.
+    pub peer: Vec<(usize, peer::Outcome)>,
     pub before: Option<f64>,
     pub after: Option<f64>,
     pub proven: Proven,
@@ -65,7 +104,11 @@ impl Contest {
     /// Without anything to measure yet. There is one device at least.
     pub fn new(common: &Common, bench: &args::Bench, devices: &[Device], target: Target) -> Self {
         let has_peers = bench.peers && !bench.tune;
-        let end = |device: &Device| End { peer: has_peers.then(|| Peer::of(device)).flatten(), device: device.clone() };
+        let end = |device: &Device| End {
+            peer: has_peers.then(|| Peer::of(device)).flatten(),
+            peer_works: false,
+            device: device.clone(),
+        };
         Self {
             began: SystemTime::now(),
             hardware: Hardware::of(&target, &devices[0]),
@@ -75,7 +118,8 @@ impl Contest {
             rounds: bench.rounds.unwrap_or(ROUNDS),
             may_have_fewer: bench.rounds.is_none(),
             ceilings: Ceilings::default(),
-            warnings: Vec::new(),
+            warnings: Warnings::default(),
+            fault: None,
             interrupted: false,
             budget: common.budget.map_or(1 << 30, |budget| budget.0),
             target,
@@ -84,11 +128,11 @@ impl Contest {
 
     /// All cases that the flags ask for and that can be measured. Why others cannot.
     pub fn enter_all(&mut self, common: &Common, bench: &args::Bench) -> Result<Vec<String>, Failure> {
-        let mut left_out = Vec::new();
+        let mut left_out = Warnings::default();
         let kinds: Vec<DeviceKind> = self.ends.iter().map(|end| end.device.kind()).collect();
         let cases = sweep::cases(common, bench, &kinds, self.hardware.can_poll().is_ok());
         if bench.iopoll.contains(&true) && !cases.iter().any(|case| case.iopoll) {
-            left_out.push(format!(
+            left_out.say(format!(
                 "{NO_POLLING}: only io_uring polls, and only for reads past the page cache; \
                  let it have them (--engine uring --route bounce)"
             ));
@@ -96,19 +140,16 @@ impl Contest {
         for case in cases {
             match self.entry(&case) {
                 Ok(_) => {}
-                Err(Failure::Error(why)) => {
-                    if !left_out.contains(&why) {
-                        left_out.push(why);
-                    }
-                }
-                Err(failure) => return Err(failure),
+                Err(Refused { case: Some(case), failure: Failure::Error(why) }) => left_out.say_of_named(case, why),
+                Err(Refused { case: None, failure: Failure::Error(why) }) => left_out.say(why),
+                Err(refused) => return Err(refused.failure),
             }
         }
-        Ok(left_out)
+        Ok(left_out.told(|_| None))
     }
 
     /// The entry of a case, which is made where there is none.
-    pub fn entry(&mut self, case: &Case) -> Result<usize, Failure> {
+    pub fn entry(&mut self, case: &Case) -> Result<usize, Refused> {
         if let Some(number) = self.entries.iter().position(|entry| entry.case == *case) {
             return Ok(number);
         }
@@ -116,6 +157,7 @@ impl Contest {
         self.entries.push(Entry {
             case: case.clone(),
             runs: Vec::new(),
+            lost: Vec::new(),
             peer: Vec::new(),
             before: None,
             after: None,
@@ -126,23 +168,24 @@ impl Contest {
     }
 
     /// Sees that a case can be measured. The file system that the file is on.
-    pub fn try_out(&self, case: &Case) -> Result<String, Failure> {
+    pub fn try_out(&self, case: &Case) -> Result<String, Refused> {
+        let chunk = shown(case.chunk);
         if case.memory() > self.budget {
-            let what = "takes more than the budget; raise it (--budget)";
-            let (chunk, memory) = (shown(case.chunk), shown(case.memory()));
-            return Err(Failure::Error(format!("{chunk} at depth {}: {memory} {what}", case.depth)));
+            let case = format!("{chunk} at depth {} ({})", case.depth, shown(case.memory()));
+            return Err(Refused::case(case, "takes more than the budget; raise it (--budget)"));
         }
         if case.chunk > self.target.len {
-            let chunk = shown(case.chunk);
-            return Err(Failure::Error(format!("{chunk}: larger than the file; name a larger one")));
+            return Err(Refused::case(chunk, "larger than the file; name a larger one"));
         }
         let polled = if case.iopoll { self.hardware.can_poll_for(case.chunk).map_err(Failure::Error) } else { Ok(()) };
-        polled.and_then(|()| Rig::try_out(case, self.device_of(case), &self.target.path)).map_err(|failure| {
-            match failure {
+        let tried = polled.and_then(|()| Rig::try_out(case, self.device_of(case), &self.target.path));
+        tried.map_err(|failure| Refused {
+            case: None,
+            failure: match failure {
                 Failure::Error(why) if case.iopoll => Failure::Error(format!("{NO_POLLING}: {why}")),
                 Failure::Error(why) => Failure::Error(format!("route {} is left out: {why}", case.route)),
                 failure => failure,
-            }
+            },
         })
     }
 
@@ -158,7 +201,7 @@ impl Contest {
         let turns: usize = self.entries.iter().map(|entry| sides(&self.ends, entry)).sum();
         let fitting = (time.as_secs_f64() / SHORTEST.as_secs_f64() / turns as f64) as usize;
         if fitting < self.rounds && self.may_have_fewer {
-            self.warnings.push(format!(
+            self.warnings.say(format!(
                 "{} in {} s leave time for {} in place of {}; give more (--seconds), or ask for fewer cases",
                 counted(self.entries.len() as u64, "case"),
                 time.as_secs_f64(),
@@ -173,7 +216,7 @@ impl Contest {
         for round in 0..self.rounds {
             // What lies between the runs, such as filling the page cache, takes its time, too.
             if self.may_have_fewer && round > 0 && start.elapsed() / round as u32 * (round as u32 + 1) > time * 5 / 4 {
-                self.warnings.push(format!(
+                self.warnings.say(format!(
                     "{} took {:.0} s of {:.0}, and no more were begun; give more (--seconds), or ask for \
                      fewer cases",
                     counted(round as u64, "round"),
@@ -188,7 +231,8 @@ impl Contest {
                     self.interrupted = true;
                     return Ok(());
                 }
-                self.turn(number, round as u64, each, interrupt)?;
+                // What was lost is in the report.
+                let (Turn::Taken | Turn::Lost(_)) = self.turn(number, round as u64, each, interrupt)?;
                 bar.advance(sides(&self.ends, &self.entries[number]) as u64);
             }
         }
@@ -201,86 +245,139 @@ impl Contest {
         (self.ceilings.memory_copy, self.ceilings.memory_copy_all) = (memory, all);
         for End { device, .. } in &self.ends {
             if let Err(error) = self.ceilings.measure_link(device, Duration::from_millis(50)) {
-                self.warnings.push(format!("the link to {device} could not be measured: {error}"));
+                self.warnings.say(format!("the link to {device} could not be measured: {error}"));
             }
         }
     }
 
-    pub fn turn(&mut self, number: usize, round: u64, time: Duration, interrupt: &Interrupt) -> Outcome {
+    /// One run of an entry, and of the peer beside it. What fails loses that run.
+    pub fn turn(&mut self, number: usize, round: u64, time: Duration, interrupt: &Interrupt) -> Result<Turn, Failure> {
+        let turn = match self.measure(number, round, time, interrupt) {
+            Ok(()) => Turn::Taken,
+            // What was interrupted is not lost.
+            Err(Failure::Error(_)) if interrupt.has_come() => return Ok(Turn::Taken),
+            Err(Failure::Error(why)) => {
+                self.entries[number].lost.push(why.clone());
+                Turn::Lost(why)
+            }
+            Err(failure) => return Err(failure),
+        };
+        if matches!(turn, Turn::Taken) && !interrupt.has_come() {
+            self.measure_peer(number, round, time, interrupt);
+        }
+        Ok(turn)
+    }
+
+    fn measure(&mut self, number: usize, round: u64, time: Duration, interrupt: &Interrupt) -> Outcome {
         let (target, entry) = (&self.target, &mut self.entries[number]);
-        let End { device, peer } = &self.ends[entry.case.device];
-        let told = |error: std::io::Error| Failure::Error(format!("{}: its page cache: {error}", target.name));
-        let rig = Rig::new(&entry.case, device, &target.path)?;
+        let rig = Rig::new(&entry.case, &self.ends[entry.case.device].device, &target.path)?;
         rig.get_ready(round)?;
         // Once warm, a file stays so: only where somebody else empties the cache does this read it again.
-        entry.proven =
-            worse(entry.proven, cache::prepare(target, entry.case.cache).map_err(told)?, entry.runs.is_empty());
+        let proven = cache::prepare(target, entry.case.cache).map_err(|error| no_cache(target, &error))?;
+        entry.proven = worse(entry.proven, proven, entry.runs.is_empty());
         if entry.case.cache == Cache::Warm && self.ceilings.page_cache_copy.is_none() {
             self.ceilings.page_cache_copy = ceilings::page_cache(target, Duration::from_millis(200));
         }
         let before = cache::share(target);
-        let run = rig.run(&entry.case, time, round, &|| !interrupt.has_come())?;
+        let run = rig.run(&entry.case, time, round, &|| !interrupt.has_come()).inspect_err(|failure| {
+            if let (Failure::Error(why), false) = (failure, interrupt.has_come()) {
+                self.fault.get_or_insert_with(|| why.clone());
+            }
+        })?;
         let after = cache::share(target);
         // Before it rests again.
         let links = Hardware::of(target, &self.ends[0].device).pcie();
         self.ceilings.pcie = pcie::fastest(std::mem::take(&mut self.ceilings.pcie), links);
         drop(rig);
-        if interrupt.has_come() {
-            return Ok(());
-        }
-        entry.before = most(entry.before, before);
-        entry.after = most(entry.after, after);
-        entry.runs.push(run);
-        let Some(peer) = peer else { return Ok(()) };
-        // It has memory for all that it may have under way, where a loader has its budget.
-        let takes = entry.case.in_flight() * entry.case.block();
-        if takes > self.budget {
-            let (name, depth, takes) = (peer.name(), entry.case.in_flight(), shown(takes));
-            self.warnings.push(format!(
-                "{name} is left out beside {depth} reads at once, for which it takes {takes}, more than the budget; raise it \
-                 (--budget)"
-            ));
-            return Ok(());
-        }
-        cache::prepare(target, entry.case.cache).map_err(told)?;
-        match peer.run(target, &entry.case, time, round + 1) {
-            Ok(outcome) => entry.peer.extend(outcome),
-            // It was interrupted with us.
-            Err(_) if interrupt.has_come() => {}
-            Err(why) => {
-                self.warnings.push(format!("the comparison is left out: {why}"));
-                let device = entry.case.device;
-                self.ends[device].peer = None;
-            }
+        if !interrupt.has_come() {
+            entry.before = most(entry.before, before);
+            entry.after = most(entry.after, after);
+            entry.runs.push(run);
         }
         Ok(())
     }
 
-    /// One case of each way of reading.
+    /// Beside the last run of an entry. A failure of the peer's loses its own run alone, or all of them where it never worked.
+    fn measure_peer(&mut self, number: usize, round: u64, time: Duration, interrupt: &Interrupt) {
+        let (target, entry) = (&self.target, &mut self.entries[number]);
+        let end = &mut self.ends[entry.case.device];
+        let Some(peer) = &end.peer else { return };
+        // It has memory for all that it may have under way, where a loader has its budget.
+        let takes = entry.case.in_flight() * entry.case.block();
+        if takes > self.budget {
+            let what = Sentence::new(format!("{} is left out beside ", peer.name()))
+                .with(Count(entry.case.in_flight()))
+                .and(" reads at once, for which it takes ")
+                .with(Bytes(takes))
+                .and(", more than the budget; raise it (--budget)");
+            return self.warnings.say_of(number, what);
+        }
+        let prepared = cache::prepare(target, entry.case.cache).map_err(|error| cache_fails(target, &error));
+        match prepared.and_then(|_| peer.run(target, &entry.case, time, round + 1)) {
+            Ok(outcome) => {
+                end.peer_works |= outcome.is_some();
+                entry.peer.extend(outcome.map(|outcome| (entry.runs.len() - 1, outcome)));
+            }
+            // It was interrupted with us.
+            Err(_) if interrupt.has_come() => {}
+            Err(why) if end.peer_works => {
+                self.warnings.say_of(number, format!("{} lost a run: {why}", peer.name()));
+            }
+            Err(why) => {
+                self.warnings.say(format!("the comparison is left out: {why}"));
+                end.peer = None;
+            }
+        }
+    }
+
+    /// One case of each way of reading, of those that were measured. What cannot be checked is not called right.
     pub fn verify(&mut self) -> Outcome {
-        let mut seen: Vec<(Way, bool)> = Vec::new();
+        let mut seen: Vec<(Way, Option<bool>)> = Vec::new();
         for number in 0..self.entries.len() {
+            if self.entries[number].runs.is_empty() {
+                continue;
+            }
             let case = self.entries[number].case.clone();
             let way = (case.device, case.pattern == Pattern::Loader, case.route, case.engine, case.iopoll);
             let right = match seen.iter().find(|(known, _)| *known == way) {
                 Some((_, right)) => *right,
                 None => {
-                    let rig = Rig::new(&case, self.device_of(&case), &self.target.path)?;
-                    let wrong = verify::verify(&rig, &self.target, number as u64)?;
-                    if let Some(offset) = wrong {
-                        let (name, route) = (&self.target.name, case.route);
-                        self.warnings
-                            .push(format!("{name} at {offset}: the first wrong byte that route {route} brought"));
-                    }
-                    let right = wrong.is_none();
+                    let right = self.is_right(&case, number)?;
                     seen.push((way, right));
                     right
                 }
             };
-            self.entries[number].verified = Some(right);
+            self.entries[number].verified = right;
         }
         Ok(())
     }
+
+    /// `None` where that could not be found out.
+    fn is_right(&mut self, case: &Case, number: usize) -> Result<Option<bool>, Failure> {
+        let rig = Rig::new(case, self.device_of(case), &self.target.path);
+        let (name, route) = (&self.target.name, case.route);
+        match rig.and_then(|rig| verify::verify(&rig, &self.target, number as u64)) {
+            Ok(None) => Ok(Some(true)),
+            Ok(Some(offset)) => {
+                self.warnings.say(format!("{name} at {offset}: the first wrong byte that route {route} brought"));
+                Ok(Some(false))
+            }
+            Err(Failure::Error(why)) => {
+                self.warnings.say_of(number, format!("the bytes were not checked: {why}"));
+                self.fault.get_or_insert(why);
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+fn cache_fails(target: &Target, error: &std::io::Error) -> String {
+    format!("{}: its page cache: {error}", target.name)
+}
+
+fn no_cache(target: &Target, error: &std::io::Error) -> Failure {
+    Failure::Error(cache_fails(target, error))
 }
 
 /// What decides which code brings the bytes.

@@ -15,6 +15,7 @@ mod gdsio;
 mod hardware;
 mod html;
 mod invocation;
+mod lost;
 mod measure;
 mod pcie;
 mod peer;
@@ -22,6 +23,7 @@ mod records;
 mod report;
 mod requests;
 mod row;
+mod sentence;
 mod summary;
 mod sweep;
 mod table;
@@ -29,6 +31,7 @@ mod target;
 mod tune;
 mod usage;
 mod verify;
+mod warnings;
 
 pub use sweep::Profile;
 
@@ -109,7 +112,7 @@ fn target(bench: &args::Bench, time: Duration, interrupt: &Interrupt) -> Result<
     let own = Target::own(named, size, time / 4, &|| interrupt.has_come(), &progress);
     own.inspect_err(|failure| {
         if matches!(failure, Failure::Interrupted) {
-            nothing_measured(bench.html.as_deref());
+            nothing_measured("interrupted before anything was measured", bench.html.as_deref());
         }
     })
 }
@@ -131,7 +134,12 @@ fn tell(
     // Before stdout, which may be closed; a page that fails takes nothing from stdout.
     let written = match page {
         _ if rows.is_empty() => {
-            nothing_measured(bench.html.as_deref());
+            let why = if summary.lost.is_empty() {
+                "interrupted before anything was measured"
+            } else {
+                "no row was measured"
+            };
+            nothing_measured(why, bench.html.as_deref());
             Ok(())
         }
         Some(page) => page.write(&rows, &summary),
@@ -145,7 +153,7 @@ fn tell(
         stdout.write(format!("{}\n", json::line(&Last { summary: &summary })?).as_bytes())?;
     } else {
         stdout.write(summary.head().as_bytes())?;
-        stdout.write(table::table(&rows, &summary.ceilings).as_bytes())?;
+        stdout.write(table::table(&rows, &summary).as_bytes())?;
         stdout.write(summary.foot().as_bytes())?;
     }
     match rows.iter().find(|row| row.verified == Some(false)) {
@@ -155,15 +163,19 @@ fn tell(
         ))),
         None if written.is_err() => written,
         None if summary.interrupted => Err(Failure::Interrupted),
+        None if summary.fault.is_some() => Err(Failure::Error(summary.fault.unwrap_or_default())),
+        None if rows.is_empty() && !summary.lost.is_empty() => {
+            let reasons = lost::reasons(summary.lost.iter());
+            Err(Failure::Error(format!("{}: no row was measured: {reasons}", summary.target)))
+        }
         None => Ok(()),
     }
 }
 
-/// Of a run that was interrupted before its first row: a page that is there may hold an older report, and is not replaced by
-/// an empty one.
-fn nothing_measured(page: Option<&Path>) {
+/// Of a run without a row: a page that is there may hold an older report, and is not replaced by an empty one.
+fn nothing_measured(why: &str, page: Option<&Path>) {
     let page = page.map_or(String::new(), |page| format!("; {} is not written", page.display()));
-    stderr::line(&format!("warning: interrupted before anything was measured{page}"));
+    stderr::line(&format!("warning: {why}{page}"));
 }
 
 #[derive(Serialize)]

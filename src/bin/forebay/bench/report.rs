@@ -1,21 +1,21 @@
 //! What was measured as rows, each with what bounded it, and a summary of all.
 
-use std::collections::HashSet;
-
 use forebay::{DeviceKind, Route};
 
 use super::bound;
 use super::cache::Proven;
-use super::case::Case;
+use super::case::{Cache, Case};
 use super::ceilings;
 use super::contest::{Contest, Entry};
 use super::hardware::Hardware;
 use super::invocation;
+use super::lost::Lost;
 use super::measure::Run;
 use super::row::{self, Latency, Row, VERSION, cache_name, median};
+use super::sentence::Figure::Percent;
+use super::sentence::Sentence;
 use super::summary::Summary;
 use super::tune::Tuned;
-use crate::byte_count::shown;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
@@ -31,8 +31,10 @@ impl Contest {
         }
         let before = &self.hardware;
         let now = Hardware::of(&self.target, &self.ends[0].device);
-        self.warnings.extend(now.warnings(before));
-        let measured: Vec<&Entry> = self.entries.iter().filter(|entry| !entry.runs.is_empty()).collect();
+        now.warnings(before).into_iter().for_each(|warning| self.warnings.say(warning));
+        let places: Vec<usize> =
+            (0..self.entries.len()).filter(|&place| !self.entries[place].runs.is_empty()).collect();
+        let measured: Vec<&Entry> = places.iter().map(|&place| &self.entries[place]).collect();
         let rate = |entry: &Entry| median(&entry.runs.iter().map(Run::rate).collect::<Vec<_>>());
         let past_cache = |entry: &&&Entry| entry.case.route != Route::Cached;
         self.ceilings.drive = measured.iter().filter(past_cache).map(|entry| rate(entry)).reduce(f64::max);
@@ -64,22 +66,26 @@ impl Contest {
                 Row { bound, ..row }
             })
             .collect();
-        for row in &rows {
+        for ((row, &place), entry) in rows.iter().zip(&places).zip(&measured) {
             let (before, after) = (row.cached_share_before.unwrap_or(0.0), row.cached_share_after.unwrap_or(0.0));
             if row.mode == "direct" && after > before + 0.05 {
-                self.warnings.push(format!(
-                    "direct reads of {} filled the page cache: the file system reads through it ({})",
-                    shown(row.chunk),
-                    self.file_system
-                ));
+                let what = format!("filled the page cache: the file system reads through it ({})", self.file_system);
+                self.warnings.say_of(place, format!("direct reads {what}"));
             }
             if row.cache == "unproven" && before > 0.0 {
-                self.warnings.push(format!(
-                    "{:.1} % of the file stayed in the page cache: these rows are not cold; see who maps or locks it",
-                    before * 100.0
-                ));
+                let (what, fix) = match entry.case.cache {
+                    Cache::Cold => ("stayed in the page cache: these rows are not cold", "see who maps or locks it"),
+                    Cache::Warm => ("was in the page cache: these rows are not warm", "see who takes the memory"),
+                };
+                let share = Sentence::new("").with(Percent(before)).and(format!(" of the file {what}; {fix}"));
+                self.warnings.say_of(place, share);
             }
         }
+        let lost: Vec<Lost> = self
+            .entries
+            .iter()
+            .filter_map(|entry| Lost::of(&entry.case, self.device_of(&entry.case), entry.runs.len(), &entry.lost))
+            .collect();
         let summary = Summary {
             version: VERSION,
             began: invocation::utc(self.began),
@@ -97,7 +103,9 @@ impl Contest {
             ceilings: self.ceilings.clone(),
             tuned,
             rows: rows.len(),
-            warnings: each_once(&self.warnings),
+            lost,
+            fault: self.fault.clone(),
+            warnings: self.warnings.told(|entry| places.iter().position(|place| *place == entry).map(|row| row + 1)),
             interrupted: self.interrupted || interrupt.has_come(),
         };
         Ok((rows, summary))
@@ -117,10 +125,6 @@ impl Contest {
             all += run.routes;
             all
         });
-        let engine = match case.engine {
-            forebay::EngineChoice::Pread => "pread",
-            _ => "uring",
-        };
         let bytes_per_second = median(&rates);
         let peer = self.peer_of(entry);
         let device = self.device_of(case);
@@ -138,7 +142,7 @@ impl Contest {
                 .by_name()
                 .max_by_key(|(_, bytes)| *bytes)
                 .map_or(case.route.to_string(), |(name, _)| name.into()),
-            engine: engine.into(),
+            engine: case.engine_name().into(),
             device: device.to_string(),
             mode: match (direct, buffered) {
                 (_, 0) => "direct",
@@ -179,9 +183,10 @@ impl Contest {
 
     fn peer_of(&self, entry: &Entry) -> Option<row::Peer> {
         let name = self.ends[entry.case.device].peer.as_ref()?.name().to_owned();
-        let runs: Vec<f64> = entry.peer.iter().map(|outcome| outcome.bytes_per_second).collect();
-        let ratios: Vec<f64> = entry.runs.iter().zip(&runs).map(|(ours, theirs)| ours.rate() / theirs).collect();
-        let latencies: Vec<[f64; 3]> = entry.peer.iter().filter_map(|outcome| outcome.latencies).collect();
+        let runs: Vec<f64> = entry.peer.iter().map(|(_, outcome)| outcome.bytes_per_second).collect();
+        let ours = entry.peer.iter().filter_map(|(run, theirs)| Some((entry.runs.get(*run)?, theirs)));
+        let ratios: Vec<f64> = ours.map(|(ours, theirs)| ours.rate() / theirs.bytes_per_second).collect();
+        let latencies: Vec<[f64; 3]> = entry.peer.iter().filter_map(|(_, outcome)| outcome.latencies).collect();
         let latency = |which: usize| median(&latencies.iter().map(|run| run[which]).collect::<Vec<_>>());
         (!runs.is_empty()).then(|| row::Peer {
             name,
@@ -197,24 +202,13 @@ impl Contest {
     }
 }
 
-/// Names of several, each once.
+/// Names of several, each once, in the order in which they came first.
 fn listed(names: impl Iterator<Item = String>) -> String {
-    each_once(&names.collect::<Vec<_>>()).join(", ")
-}
-
-/// In the order in which they came first.
-fn each_once(warnings: &[String]) -> Vec<String> {
-    let mut known = HashSet::new();
-    warnings.iter().filter(|warning| known.insert(*warning)).cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_warning_is_told_once_however_often_it_came() {
-        let told = each_once(&["a", "b", "a", "a", "c", "b"].map(str::to_owned));
-        assert_eq!(told, ["a", "b", "c"]);
+    let mut known = Vec::new();
+    for name in names {
+        if !known.contains(&name) {
+            known.push(name);
+        }
     }
+    known.join(", ")
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::case::{Cache, Pattern};
+use super::sentence::Sentence;
 
 /// The version of the JSON: raised when a field changes its meaning or goes away.
 pub const VERSION: u32 = 1;
@@ -75,7 +76,7 @@ pub struct Bound {
     /// How near the row is to it, from 0 to 1, where that can be told.
     pub share: Option<f64>,
     /// In words, and what would move it.
-    pub why: String,
+    pub why: Sentence,
     pub fix: String,
     /// Bytes per second that the processors could carry at most at what they took for these; `null` where that was too
     /// little to be counted.
@@ -167,5 +168,40 @@ pub fn median(numbers: &[f64]) -> f64 {
         (Some(middle), 1) => *middle,
         (Some(above), _) => f64::midpoint(sorted[sorted.len() / 2 - 1], *above),
         (None, _) => 0.0,
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A row that was held back by this.
+    pub fn row(by: By, why: Sentence, fix: &str) -> Row {
+        Row {
+            version: VERSION,
+            pattern: Pattern::Random,
+            route: "bounce".into(),
+            engine: "uring".into(),
+            device: HOST.into(),
+            mode: "direct".into(),
+            chunk: 4096,
+            depth: 1,
+            threads: 1,
+            iopoll: false,
+            cache: "cold".into(),
+            bytes: 4096,
+            seconds: 1.0,
+            bytes_per_second: 4096.0,
+            runs: vec![4096.0],
+            cpu_seconds: 0.1,
+            cpu_seconds_per_gb: 0.1,
+            latency_seconds: None,
+            cached_share_before: None,
+            cached_share_after: None,
+            emulated: false,
+            peer: None,
+            verified: None,
+            bound: Bound { by, share: None, why, fix: fix.into(), cpu_ceiling: None },
+        }
     }
 }

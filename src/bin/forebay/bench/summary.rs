@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::ceilings::Ceilings;
+use super::lost::Lost;
 use super::tune::Tuned;
 use crate::byte_count::{counted, shown};
 
@@ -30,6 +31,11 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuned: Option<Tuned>,
     pub rows: usize,
+    /// Rows, or runs of them, that could not be measured.
+    pub lost: Vec<Lost>,
+    /// The first read that failed: the command ends with it.
+    #[serde(skip)]
+    pub fault: Option<String>,
     pub warnings: Vec<String>,
     /// SIGINT came before all rounds were done.
     pub interrupted: bool,

@@ -2,28 +2,33 @@
 
 use std::fmt::Write;
 
-use super::ceilings::Ceilings;
+use super::lost::{self, Lost};
 use super::pcie::{self, What};
 use super::row::{self, Row};
+use super::sentence;
+use super::summary::Summary;
 use crate::byte_count::{rate, shown};
 
-/// Rows, one line each, and below them what bounded them.
-pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
+/// Rows, one line each, those that were lost last, and below them what bounded them.
+pub fn table(rows: &[Row], summary: &Summary) -> String {
+    let ceilings = &summary.ceilings;
     let peer = row::peers(rows);
-    let mut head: Vec<String> =
-        ["read", "chunk", "depth", "route", "cache", "GB/s", "[least-most]", "reads/s"].map(str::to_owned).to_vec();
+    let mut head: Vec<String> = ["#", "read", "chunk", "depth", "route", "cache", "GB/s", "[least-most]", "reads/s"]
+        .map(str::to_owned)
+        .to_vec();
     head.extend(["p50", "p99", "p99.9", "CPU s/GB"].map(str::to_owned));
     head.extend(peer.map(|name| format!("to {name}")));
     head.push("bound by".into());
     let mut lines = vec![head];
     let has_peer = rows.iter().any(|row| row.peer.is_some());
-    for row in rows {
+    for (number, row) in rows.iter().enumerate() {
         let least = row.runs.iter().copied().fold(f64::INFINITY, f64::min) / 1e9;
         let most = row.runs.iter().copied().fold(0.0, f64::max) / 1e9;
         let mut line = vec![
+            (number + 1).to_string(),
             format!("{:?}", row.pattern).to_lowercase(),
             shown(row.chunk),
-            if row.threads == 1 { row.depth.to_string() } else { format!("{}x{}", row.depth, row.threads) },
+            depth(row.depth, row.threads),
             format!("{}{}", row.way(rows), if row.emulated { " (emulated)" } else { "" }),
             row.cache.clone(),
             figures(row.bytes_per_second / 1e9),
@@ -42,6 +47,7 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
         lines.push(line);
     }
     let columns = lines[0].len();
+    lines.extend(summary.lost.iter().filter(|lost| lost.is_whole()).map(|lost| of_lost(lost, columns)));
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
@@ -49,21 +55,20 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
         let mut shown_line = String::new();
         for (i, (cell, width)) in line.iter().zip(&widths).enumerate() {
             // Names to the left, numbers to the right.
-            let left = matches!(i, 0 | 3 | 4) || i + 1 == columns;
+            let left = matches!(i, 1 | 4 | 5) || i + 1 == columns;
             let _ = if left { write!(shown_line, "{cell:<width$}  ") } else { write!(shown_line, "{cell:>width$}  ") };
         }
         text.push_str(shown_line.trim_end());
         text.push('\n');
     }
     text.push('\n');
-    let mut said: Vec<String> = Vec::new();
-    for row in rows {
-        let what = format!("{}: {}; {}", row.bound.by, row.bound.why, row.bound.fix);
-        if !said.contains(&what) {
-            said.push(what);
-        }
+    for (numbers, what) in bounds(rows) {
+        text.push_str(&format!("{what} ({})\n", sentence::rows(&numbers)));
     }
-    said.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    if summary.lost.iter().any(Lost::is_whole) {
+        let reasons = lost::reasons(summary.lost.iter().filter(|lost| lost.is_whole()));
+        text.push_str(&format!("lost: {reasons}\n"));
+    }
     text.push_str(&format!(
         "\nceilings: memory copy {} by one thread, {} by all{}{}{}{}\n",
         rate(ceilings.memory_copy),
@@ -81,6 +86,42 @@ pub fn table(rows: &[Row], ceilings: &Ceilings) -> String {
     text
 }
 
+fn depth(depth: u32, threads: u32) -> String {
+    if threads == 1 { depth.to_string() } else { format!("{depth}x{threads}") }
+}
+
+fn of_lost(lost: &Lost, columns: usize) -> Vec<String> {
+    let engine = if lost.engine == "pread" { " pread" } else { "" };
+    let mut line = vec![
+        "-".into(),
+        format!("{:?}", lost.pattern).to_lowercase(),
+        shown(lost.chunk),
+        depth(lost.depth, lost.threads),
+        format!("{}{engine}", row::way(&lost.route, lost.iopoll)),
+        row::cache_name(lost.cache).into(),
+    ];
+    line.resize(columns - 1, "-".into());
+    line.push("lost".into());
+    line
+}
+
+/// What bounded which rows, each once.
+fn bounds(rows: &[Row]) -> Vec<(Vec<usize>, String)> {
+    let mut kinds: Vec<(row::By, &str)> = Vec::new();
+    for row in rows {
+        let kind = (row.bound.by, row.bound.fix.as_str());
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let of_kind = |(by, fix): (row::By, &str)| {
+        let alike = (1..).zip(rows).filter(|(_, row)| row.bound.by == by && row.bound.fix == fix);
+        let groups = sentence::grouped(alike.map(|(number, row)| (number, &row.bound.why)));
+        groups.into_iter().map(|(numbers, why)| (numbers, format!("{by}: {why}; {fix}"))).collect::<Vec<_>>()
+    };
+    kinds.into_iter().flat_map(of_kind).collect()
+}
+
 pub fn figures(number: f64) -> String {
     match number {
         number if number >= 10.0 => format!("{number:.1}"),
@@ -94,5 +135,28 @@ pub fn time(seconds: f64) -> String {
         seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
         seconds if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
         seconds => format!("{:.0} us", seconds * 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::row::tests::row;
+    use crate::bench::sentence::{Figure, Sentence};
+
+    #[test]
+    fn what_holds_for_several_rows_is_said_once_and_of_which() {
+        let busy = |share| Sentence::new("other programs had ").with(Figure::Percent(share)).and(" of the processors");
+        let fix = "measure again when the machine is quiet";
+        let rows = [
+            row(row::By::Cpu, busy(0.21), fix),
+            row(row::By::Cpu, busy(0.48), fix),
+            row(row::By::Drive, "the drive".into(), "a faster drive"),
+            row(row::By::Cpu, busy(0.3), fix),
+        ];
+        let told = bounds(&rows);
+        let busy = "cpu: other programs had 21 % to 48 % of the processors; measure again when the machine is quiet";
+        let drive = "drive: the drive; a faster drive";
+        assert_eq!(told, [(vec![1, 2, 4], busy.to_owned()), (vec![3], drive.to_owned())]);
     }
 }

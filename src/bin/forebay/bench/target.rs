@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,13 @@ impl Target {
             Failure::Error(format!("{}: {what}: {error}; {fix}", folder.display()))
         };
         let file = nameless(folder).map_err(|error| told("no file can be made", error))?;
+        let path = path_of(&file).ok_or_else(|| {
+            let fix = "mount procfs on /proc, or name a file to read";
+            Failure::Error(format!(
+                "{}: a file without a name is opened by /proc, which has none; {fix}",
+                folder.display()
+            ))
+        })?;
         let space = fstatvfs(&file).map_err(|error| told("its space is not told", error.into()))?;
         let free = space.blocks_available() * space.fragment_size();
         let wanted = size.unwrap_or(USUAL.min(free / 4)) / PIECE * PIECE;
@@ -103,10 +110,20 @@ impl Target {
             }
         }
         file.sync_all().map_err(|error| told("cannot be written to", error))?;
-        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
         let name = format!("a file of our own in {}", folder.canonicalize().unwrap_or(folder.to_owned()).display());
         Ok(Self { file, path, name, len, seed: Some(seed) })
     }
+}
+
+/// Where others open a file that we hold open; `None` where procfs is not mounted, or shows none of our processes.
+///
+/// Our number is taken from procfs itself: in a PID namespace that is not that of the mount it differs from the one that we
+/// know ourselves by, which is another process's there.
+fn path_of(file: &File) -> Option<PathBuf> {
+    let number = std::fs::read_link("/proc/self").ok()?;
+    let path = Path::new("/proc").join(number).join("fd").join(file.as_raw_fd().to_string());
+    let (there, here) = (std::fs::metadata(&path).ok()?, file.metadata().ok()?);
+    ((there.dev(), there.ino()) == (here.dev(), here.ino())).then_some(path)
 }
 
 /// A file without a name.

@@ -25,8 +25,8 @@ pub struct Used {
     pub cpu_seconds: f64,
     /// The busiest thread, and its share of one processor.
     pub busiest: Option<(String, f64)>,
-    /// The share of the processors that we may run on that was idle; and that others used.
-    pub idle: f64,
+    /// The share of the processors that we may run on that was idle, where the kernel tells; and that others used.
+    pub idle: Option<f64>,
     pub others: f64,
 }
 
@@ -49,8 +49,8 @@ impl Usage {
             })
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(name, share)| (name.clone(), share.min(1.0)));
-        let share = |time: f64| if all > 0.0 { (time / all).clamp(0.0, 1.0) } else { 0.0 };
-        Used { cpu_seconds, busiest, idle: share(idle), others: share(all - idle - cpu_seconds) }
+        let share = |time: f64| (all > 0.0).then(|| (time / all).clamp(0.0, 1.0));
+        Used { cpu_seconds, busiest, idle: share(idle), others: share(all - idle - cpu_seconds).unwrap_or(0.0) }
     }
 }
 

@@ -22,7 +22,7 @@ const CASE: Case = Case {
 
 /// One second that took so much of one thread, and of all processors together.
 fn run(bytes: u64, busiest: f64, cpu_seconds: f64) -> Run {
-    let used = Used { cpu_seconds, busiest: Some(("ring".into(), busiest)), idle: 0.8, others: 0.0 };
+    let used = Used { cpu_seconds, busiest: Some(("ring".into(), busiest)), idle: Some(0.8), others: 0.0 };
     Run { bytes, seconds: 1.0, used, ..Run::default() }
 }
 
@@ -100,7 +100,7 @@ fn a_row_near_a_pcie_link_is_held_back_by_it_and_says_which() {
     let ceilings = Ceilings { pcie: links(), ..Ceilings::default() };
     let told = |case: &Case, rate: f64| bound(case, rate, &[run(1, 0.1, 0.1)], &ceilings, rate);
     let drive = told(&CASE, 7.1e9);
-    assert_eq!((drive.by, drive.why.as_str()), (By::Link, "the drive's PCIe link, 16 GT/s x4 (7.9 GB/s)"));
+    assert_eq!((drive.by, drive.why.to_string()), (By::Link, "the drive's PCIe link, 16 GT/s x4 (7.9 GB/s)".into()));
     assert!(drive.share.is_some_and(|share| (0.90..0.91).contains(&share)), "{drive:?}");
     assert_ne!(told(&CASE, 7.0e9).by, By::Link);
     // No link carries more than it can.
@@ -110,7 +110,7 @@ fn a_row_near_a_pcie_link_is_held_back_by_it_and_says_which() {
     assert_ne!(told(&warm, 7.5e9).by, By::Link);
     // Straight to the GPU, too.
     let gpu = told(&Case { route: Route::Direct, ..CASE }, 14.5e9);
-    assert_eq!((gpu.by, gpu.why.as_str()), (By::Link, "the GPU's PCIe link, 8 GT/s x16 (15.8 GB/s)"));
+    assert_eq!((gpu.by, gpu.why.to_string()), (By::Link, "the GPU's PCIe link, 8 GT/s x16 (15.8 GB/s)".into()));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_loader_that_gets_less_than_another_program_does_not_blame_the_drive() {
         let (route, engine, cache) = (Route::Bounce, EngineChoice::Uring, Cache::Cold);
         let case =
             Case { pattern, device: 0, route, engine, chunk: 150 << 10, depth: 8, threads: 1, cache, iopoll: false };
-        let run = Run { used: Used { idle: 0.5, ..Used::default() }, ..Run::default() };
+        let run = Run { used: Used { idle: Some(0.5), ..Used::default() }, ..Run::default() };
         let alone = bound(&case, rate_now, &[run], &Ceilings::default(), rate_now);
         beside_peer(alone, &case, rate_now, peer).by
     };

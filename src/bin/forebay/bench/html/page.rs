@@ -26,7 +26,7 @@ pub fn page(rows: &[Row], summary: &Summary) -> Drawn {
     );
     page.push_str(&head(rows, summary));
     page.push_str(&plots(rows, summary)?);
-    page.push_str(&rows::table(rows));
+    page.push_str(&rows::table(rows, &summary.lost));
     page.push_str(&method::method(summary));
     page.push_str("</body>\n</html>\n");
     Ok(page)

@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use super::EMULATED;
 use super::text::escaped;
-use crate::bench::row::Row;
+use crate::bench::lost::Lost;
+use crate::bench::row::{Row, cache_name, way};
 use crate::bench::table::{self, figures};
 use crate::byte_count::shown;
 
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[Row], lost: &[Lost]) -> String {
     let has_peer = rows.iter().any(|row| row.peer.is_some());
     let mut table = String::from(
         "<section class=\"rows\">\n<h2>All rows</h2>\n\
@@ -31,8 +32,16 @@ pub fn table(rows: &[Row]) -> String {
             "</tr>\n<tr class=\"why\"><td></td><td colspan=\"{}\"><div>Bound by {}: {}. To move it: {}.</div></td></tr></tbody>",
             columns(has_peer).count(),
             row.bound.by,
-            escaped(&row.bound.why),
+            escaped(&row.bound.why.to_string()),
             escaped(&row.bound.fix)
+        );
+    }
+    for lost in lost {
+        let _ = writeln!(
+            table,
+            "<tbody class=\"lost\"><tr><td></td><td colspan=\"{}\"><div>{}</div></td></tr></tbody>",
+            columns(has_peer).count(),
+            escaped(&of_lost(lost))
         );
     }
     table.push_str("</table>\n</div>\n</section>\n");
@@ -116,6 +125,16 @@ fn cells(row: &Row, rows: &[Row], has_peer: bool) -> Vec<String> {
         format!("{}{near}", row.bound.by),
     ]);
     cells
+}
+
+fn of_lost(lost: &Lost) -> String {
+    let Lost { engine, device, depth, threads, runs, lost: count, why, .. } = lost;
+    let pattern = format!("{:?}", lost.pattern).to_lowercase();
+    let (chunk, way, cache) = (shown(lost.chunk), way(&lost.route, lost.iopoll), cache_name(lost.cache));
+    format!(
+        "Lost: {count} of {} runs, {pattern}, {chunk}, depth {depth}×{threads}, {way}, {engine}, {device}, {cache}: {why}.",
+        runs + count
+    )
 }
 
 pub fn pattern(row: &Row) -> String {

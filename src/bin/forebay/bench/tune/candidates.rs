@@ -147,12 +147,13 @@ impl Plan {
         let Some(work) = self.works.first() else {
             return Err(Failure::Error("there is nothing to tune with; ask for another --profile".into()));
         };
-        let tried = contest.try_out(&self.case(work, &self.defaults)).map(drop);
+        let try_out = |case: &Case| contest.try_out(case).map(drop).map_err(Failure::from);
+        let tried = try_out(&self.case(work, &self.defaults));
         match tried {
             Err(why) if common.route == args::Route::Auto => {
                 self.route = Route::Cached;
                 // What holds for every route is told of the first.
-                contest.try_out(&self.case(work, &self.defaults)).map_err(|_| why).map(drop)
+                try_out(&self.case(work, &self.defaults)).map_err(|_| why)
             }
             tried => tried,
         }
@@ -196,7 +197,7 @@ impl Plan {
 
     /// A case for each kind of read.
     pub fn entries(&self, contest: &mut Contest, settings: &ReaderSettings) -> Result<Vec<usize>, Failure> {
-        self.works.iter().map(|work| contest.entry(&self.case(work, settings))).collect()
+        self.works.iter().map(|work| contest.entry(&self.case(work, settings)).map_err(Failure::from)).collect()
     }
 
     fn case(&self, work: &Work, settings: &ReaderSettings) -> Case {

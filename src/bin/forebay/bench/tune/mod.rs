@@ -18,7 +18,7 @@ use self::candidates::{Dimension, Plan};
 use self::tuned::Settings;
 pub use self::tuned::Tuned;
 use super::compare;
-use super::contest::{Contest, SHORTEST};
+use super::contest::{Contest, SHORTEST, Turn};
 use super::measure::Run;
 use super::row::median;
 use crate::args::{self, Common};
@@ -116,7 +116,7 @@ impl Search {
             }
             // Each has its turn, however short the time.
             if tried >= Dimension::ALL.len() && Instant::now() >= self.until {
-                contest.warnings.push(format!(
+                contest.warnings.say(format!(
                     "the time was over before {dimension} was tried once more beside all that is best now; give more \
                      (--seconds), or less to try (--depth, --threads, --chunk)"
                 ));
@@ -142,7 +142,7 @@ impl Search {
             match self.plan.entries(contest, &settings) {
                 Ok(_) => possible.push(settings),
                 Err(Failure::Error(why)) if settings != best => {
-                    contest.warnings.push(format!("{} is not tried: {why}", Settings::of(settings).in_words()));
+                    contest.warnings.say_of_named(Settings::of(settings).in_words(), format!("not tried: {why}"));
                 }
                 Err(failure) => return Err(failure),
             }
@@ -188,19 +188,21 @@ impl Search {
         all.sort_unstable();
         // What two candidates have in common runs once.
         all.dedup();
-        for round in 0..rounds {
-            for &number in &all {
-                if interrupt.has_come() {
+        let (mut measured, mut lost) = (0, 0);
+        while measured < rounds {
+            match self.round_of(contest, &all, (measured + lost) as u64, interrupt)? {
+                Turn::Taken if interrupt.has_come() => {
                     contest.interrupted = true;
                     return Ok(None);
                 }
-                contest.turn(number, round as u64, self.each, interrupt)?;
-                self.bar.advance(1);
+                Turn::Taken => measured += 1,
+                // All run in turns, or none: what one lost the others give up.
+                Turn::Lost(why) if lost == rounds => {
+                    let name = &contest.target.name;
+                    return Err(Failure::Error(format!("{name}: {} rounds were lost: {why}", lost + 1)));
+                }
+                Turn::Lost(_) => lost += 1,
             }
-        }
-        if interrupt.has_come() {
-            contest.interrupted = true;
-            return Ok(None);
         }
         let rates = |number: usize| {
             let runs = &contest.entries[number].runs;
@@ -211,5 +213,26 @@ impl Search {
             (0..rounds).map(|round| choice::score(rates.iter().map(|rates| rates[round]))).collect()
         });
         Ok(Some(scores.collect()))
+    }
+
+    /// One run of each of `all`; where one is lost, those before it are taken back.
+    fn round_of(
+        &self,
+        contest: &mut Contest,
+        all: &[usize],
+        round: u64,
+        interrupt: &Interrupt,
+    ) -> Result<Turn, Failure> {
+        for (place, &number) in all.iter().enumerate() {
+            if interrupt.has_come() {
+                break;
+            }
+            if let Turn::Lost(why) = contest.turn(number, round, self.each, interrupt)? {
+                all[..place].iter().for_each(|&number| drop(contest.entries[number].runs.pop()));
+                return Ok(Turn::Lost(why));
+            }
+            self.bar.advance(1);
+        }
+        Ok(Turn::Taken)
     }
 }
