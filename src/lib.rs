@@ -85,7 +85,7 @@ pub use device::cufile::{
 };
 pub use device::{Device, DeviceBuffer, DeviceError, DeviceFault, DeviceKind, LinkRates};
 pub use error::{BuildError, Error};
-pub use loader::{Batch, BatchTensor, Loader, LoaderBuilder, LoaderError, LoaderFault, Ragged};
+pub use loader::{Batch, BatchTensor, Loader, LoaderBuilder, LoaderError, LoaderFault, Missing, Ragged};
 pub use memory::{Arena, Loan, MemoryError, PageKind, Slot};
 pub use route::{
     Carrier, CarrierBuilder, Carry, CarryError, CarryFault, CarryInto, Decision, DirectForm, Hindrance, Landed,

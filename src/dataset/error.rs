@@ -59,6 +59,20 @@ pub enum DatasetFault {
         /// What to do.
         fix: &'static str,
     },
+    /// A sample lacks a field that others of the dataset have.
+    #[error(
+        "the sample has no field {field}, which {present} of {samples} samples have; add it, or leave such samples out or allow \
+         absent rows (`LoaderBuilder::missing`, --missing skip or allow)"
+    )]
+    #[non_exhaustive]
+    MissingField {
+        /// The field's name.
+        field: String,
+        /// How many samples have it.
+        present: u64,
+        /// How many samples there are.
+        samples: u64,
+    },
     /// The file is not the one that was looked at when the dataset was opened.
     #[error("{0}; open the dataset again to use what is there now")]
     Changed(Change),

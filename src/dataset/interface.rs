@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::error::DatasetError;
+use super::fields::Fields;
 use super::fingerprint::Fingerprint;
 use super::source::DataFile;
 use super::spec::{SampleSpec, StoredTensor, StoredTensors, TensorSpec};
@@ -38,6 +39,17 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// The name of sample `index`; its number where it has no better one.
     fn id(&self, index: u64) -> Cow<'_, str> {
         Cow::Owned(index.to_string())
+    }
+
+    /// The tensors that samples have, those of any sample; `None` where that is not known. By default those of the first
+    /// sample, which is right where all samples have the same. Where they differ, give those of all, as
+    /// [`Fields::of_all`] finds them: a batch has a tensor for each, and a sample that lacks one is an
+    /// [error, left out or absent](crate::loader::Missing).
+    fn fields(&self) -> Option<Fields> {
+        (!self.is_empty())
+            .then(|| self.sample(0).ok())
+            .flatten()
+            .map(|sample| Fields::uniform(sample.tensors(), self.len()))
     }
 
     /// Whether there are no samples.
@@ -131,6 +143,10 @@ macro_rules! dataset_behind {
                 (**self).id(index)
             }
 
+            fn fields(&self) -> Option<Fields> {
+                (**self).fields()
+            }
+
             fn is_empty(&self) -> bool {
                 (**self).is_empty()
             }
@@ -187,6 +203,10 @@ mod tests {
             "own".into()
         }
 
+        fn fields(&self) -> Option<Fields> {
+            Some(Fields::new())
+        }
+
         fn is_empty(&self) -> bool {
             true
         }
@@ -204,7 +224,7 @@ mod tests {
     fn behind_a_pointer_a_dataset_is_what_it_is() {
         fn is_own(dataset: impl Dataset) {
             assert!(dataset.is_empty() && dataset.len() == 1 && dataset.id(5) == "own");
-            assert!(dataset.sample(0).is_ok() && dataset.stored().next().is_none());
+            assert!(dataset.sample(0).is_ok() && dataset.fields().is_some() && dataset.stored().next().is_none());
         }
         is_own(&Own);
         is_own(Box::new(Own));

@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use super::caught;
 use super::error::LoaderFault;
 use super::plan::Window;
-use super::rows::Table;
 use super::transform::{Output, Sample, Transform, apply_caught};
 use crate::dataset::{Dataset, brief};
 use crate::memory::{Slot, copy};
@@ -95,17 +94,14 @@ impl Work {
         failures: &mut Vec<Failure>,
         carried: &mut RouteBytes,
     ) {
-        let transformed = self.transform.is_some();
         let batch = &window.batches[number];
-        let tensors = &window.tensors(transformed)[window.tensors_of_all(batch, transformed)];
-        let table = Table::new(tensors, &window.ends(batch, transformed));
         for (row, sample) in batch.samples.clone().enumerate() {
             let index = window.samples[sample].index;
             let outcome = source.read(window, sample, slot.len(), carried).and_then(|read| {
                 let mut joined = Vec::new();
                 let fields = fields_of(window, sample, &read, &mut joined);
                 self.check(index, &fields)?;
-                let mut rows = rows_of(&table, row, batch, slot);
+                let mut rows = rows_of(row, batch, slot);
                 self.fill(window, sample, batch.step.at.epoch, &fields, &mut rows)
             });
             if let Err(fault) = outcome {
@@ -246,7 +242,7 @@ const FEW: usize = 8;
 type Rows<'a> = SmallVec<[&'a mut [u8]; FEW]>;
 
 /// The memory of one row of every field of a batch that the sample has, in the order of its tensors.
-fn rows_of<'a>(table: &Table, row: usize, batch: &super::plan::BatchPlan, slot: &'a mut [u8]) -> Rows<'a> {
+fn rows_of<'a>(row: usize, batch: &super::plan::BatchPlan, slot: &'a mut [u8]) -> Rows<'a> {
     let mut rows: SmallVec<[(usize, &mut [u8]); FEW]> = SmallVec::new();
     let (mut rest, mut done) = (slot, 0);
     for (column, field) in batch.fields.iter().enumerate() {
@@ -255,7 +251,7 @@ fn rows_of<'a>(table: &Table, row: usize, batch: &super::plan::BatchPlan, slot: 
         let (_, behind) = rest.split_at_mut(range.start - done);
         let (bytes, behind) = behind.split_at_mut(range.len());
         (rest, done) = (behind, range.end);
-        match table.tensor(column, row) {
+        match batch.table.tensor(column, row) {
             Some(tensor) => rows.push((tensor, bytes)),
             None => bytes.fill(0),
         }

@@ -10,6 +10,7 @@ use super::assemble::Work;
 use super::batch::Origin;
 use super::depth::Depth;
 use super::loader::Loader;
+use super::missing::Missing;
 use super::pipeline::{Pipeline, Settings};
 use super::plan::Planner;
 use super::pool::Pool;
@@ -30,8 +31,8 @@ use crate::tuning;
 /// ## Defaults
 /// device host, batches of 32, no shuffle, seed 0, one epoch, one rank, the last batch padded where ranks would have
 /// different numbers of samples, as many workers as the machine has cores but one (at most 8), a budget of 256 MiB of host
-/// memory and 512 MiB of device memory, as many batches ahead as that allows, no corrupt sample skipped, rows of different
-/// shapes packed, a warning after 10 s without a batch, no deadline; for reading what [`CarrierBuilder`] says.
+/// memory and 512 MiB of device memory, as many batches ahead as that allows, no corrupt sample skipped, a missing field an
+/// error, rows of different shapes packed, a warning after 10 s without a batch, no deadline; for reading what [`CarrierBuilder`] says.
 #[must_use = "a builder builds nothing until `build` is called"]
 pub struct LoaderBuilder {
     dataset: Arc<dyn Dataset>,
@@ -52,6 +53,7 @@ pub struct LoaderBuilder {
     transform: Option<Arc<dyn Transform>>,
     skips: Option<u64>,
     ragged: Ragged,
+    missing: Missing,
     stream: Option<Arc<CudaStream>>,
     patience: Patience,
     tuned: bool,
@@ -78,6 +80,7 @@ impl LoaderBuilder {
             transform: None,
             skips: None,
             ragged: Ragged::default(),
+            missing: Missing::default(),
             stream: None,
             patience: Patience { warns_after: Duration::from_secs(10), deadline: None },
             tuned: false,
@@ -212,6 +215,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// What becomes of a sample that lacks a field which others of the dataset have: by default it is an error. A sample that
+    /// is left out is not counted among those that [`skip_corrupt`](Self::skip_corrupt) limits.
+    pub fn missing(mut self, missing: Missing) -> Self {
+        self.missing = missing;
+        self
+    }
+
     /// The stream on which batches are used: a batch's memory is lent again only after that has passed what it was given
     /// before the batch was dropped. Work on other streams is told by [`Batch::used_on`](super::Batch::used_on).
     pub fn consumer_stream(mut self, stream: &Arc<CudaStream>) -> Self {
@@ -269,8 +279,14 @@ impl LoaderBuilder {
         let workers = self.workers.unwrap_or_else(default_workers);
         let pool = Pool::new(workers, &threads).map_err(refused("the loader's workers"))?;
         let origin = Arc::new(origin);
-        let planner =
-            Planner::new(Arc::clone(&self.dataset), self.transform.clone(), self.ragged, sampler, carrier.clone());
+        let planner = Planner::new(
+            Arc::clone(&self.dataset),
+            self.transform.clone(),
+            self.ragged,
+            self.missing,
+            sampler,
+            carrier.clone(),
+        );
         let work =
             Work { dataset: self.dataset, transform: self.transform, seed: origin.seed, goes_on: self.skips.is_some() };
         let pipeline = Pipeline::new(planner, carrier, pool, work, Arc::clone(&origin), settings, Arc::clone(&shared));

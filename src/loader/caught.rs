@@ -2,11 +2,16 @@
 
 use super::error::LoaderFault;
 use super::transform::panicking;
-use crate::dataset::{Dataset, SampleSpec};
+use crate::dataset::{Dataset, Fields, SampleSpec};
 
 /// [`Dataset::locate`].
 pub(super) fn locate(dataset: &dyn Dataset, index: u64, sample: &mut SampleSpec) -> Result<(), LoaderFault> {
     panicking(|| dataset.locate(index, sample)).map_err(panicked)?.map_err(LoaderFault::from)
+}
+
+/// [`Dataset::fields`]; `None` also where it panics.
+pub(super) fn fields(dataset: &dyn Dataset) -> Option<Fields> {
+    panicking(|| dataset.fields()).ok().flatten()
 }
 
 /// [`Dataset::check`].

@@ -56,9 +56,11 @@ pub enum LoaderFault {
         /// What is wrong with the next one.
         last: Box<LoaderFault>,
     },
-    /// A whole epoch of a loader without end gave no batch, since all of its samples were skipped: so would the next.
+    /// A whole epoch gave no batch, since all of its samples were skipped as corrupt, which a loader without end would do
+    /// again and again, or [left out](super::Missing::Skip).
     #[error(
-        "all {skipped} samples of this epoch were corrupt and skipped, and so would be those of the next without end; mend them or the transform, or see that it is the right dataset"
+        "all {skipped} samples of this epoch were skipped as corrupt or left out for a missing field; correct them or the transform, \
+         allow absent rows, or check that it is the right dataset"
     )]
     #[non_exhaustive]
     AllSkipped {

@@ -72,6 +72,9 @@ impl Means {
         timeline: &mut Timeline,
         one_by_one: bool,
     ) -> (Step, Option<Landing>) {
+        if window.samples.is_empty() {
+            return (Step::Over(window, Memory::Nothing, Vec::new(), RouteBytes::default()), None);
+        }
         if self.on_device && !self.by_processor && !one_by_one {
             let carry = self.carrier.carry_placed(window.places(), window.len);
             timeline.enter(if carry.is_waiting() { Stage::Memory } else { Stage::Read });

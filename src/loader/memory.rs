@@ -17,6 +17,8 @@ use crate::sync::lock;
 /// One piece of memory that the batches of a window share. Cloning gives another handle.
 #[derive(Clone)]
 pub(super) enum Memory {
+    /// Of a window without samples.
+    Nothing,
     Host(Arc<Slot>),
     Device(Arc<OnDevice>),
 }
@@ -39,7 +41,7 @@ impl Memory {
     pub(super) fn host(&self, range: Range<usize>) -> Option<&[u8]> {
         match self {
             Self::Host(slot) => slot.get(range),
-            Self::Device(_) => None,
+            Self::Device(_) | Self::Nothing => None,
         }
     }
 
@@ -50,19 +52,20 @@ impl Memory {
                 slot.get(range.clone())?;
                 Some(Bytes::from_owner(Shared { slot: Arc::clone(slot), range }))
             }
-            Self::Device(_) => None,
+            Self::Device(_) | Self::Nothing => None,
         }
     }
 
     pub(super) fn device_address(&self) -> Option<u64> {
         match self {
-            Self::Host(_) => None,
+            Self::Host(_) | Self::Nothing => None,
             Self::Device(there) => there.address,
         }
     }
 
     pub(super) fn to_host(&self, range: Range<usize>) -> Result<Vec<u8>, DeviceError> {
         match self {
+            Self::Nothing => Ok(Vec::new()),
             Self::Host(slot) => Ok(slot.get(range).unwrap_or_default().to_vec()),
             Self::Device(there) => lock(&there.landed).part_to_host(0, range),
         }
@@ -81,7 +84,7 @@ impl Memory {
             return Ok(());
         }
         match self {
-            Self::Host(_) => Ok(()),
+            Self::Host(_) | Self::Nothing => Ok(()),
             Self::Device(there) => lock(&there.landed).used_on(stream),
         }
     }
@@ -101,6 +104,7 @@ impl AsRef<[u8]> for Shared {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Nothing => f.write_str("Nothing"),
             Self::Host(slot) => f.debug_tuple("Host").field(slot).finish(),
             Self::Device(there) => f.debug_tuple("Device").field(&there.address).finish(),
         }

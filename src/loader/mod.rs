@@ -17,6 +17,7 @@ mod flight;
 mod loader;
 mod means;
 mod memory;
+mod missing;
 #[cfg(test)]
 mod mutants;
 mod pipeline;
@@ -36,6 +37,7 @@ pub use batch::Batch;
 pub use builder::LoaderBuilder;
 pub use error::{LoaderError, LoaderFault};
 pub use loader::{Blocking, Loader, Monitor, Stopper};
+pub use missing::Missing;
 pub use rows::Ragged;
 pub use stage::Stage;
 pub use stats::{LoaderStats, StageStats, Stages, Stalls};

@@ -13,7 +13,7 @@ use super::caught;
 use super::error::{LoaderError, LoaderFault};
 use super::flight::{Flight, Made, Next};
 use super::means::Means;
-use super::plan::{Limits, Planner, Window};
+use super::plan::{LeftOut, Limits, Planner, Window};
 use super::pool::Pool;
 use super::shared::{Item, Level, Shared, Wake};
 use super::stage::Stage;
@@ -36,8 +36,11 @@ pub(super) struct Pipeline {
     planned: bool,
     /// Corrupt samples skipped in windows that were handed over.
     skipped: u64,
-    /// Samples of the epoch that is being handed over, where it is whole and has given no batch so far.
-    barren: Option<u64>,
+    /// Samples left out in windows that were handed over, since they lack a field.
+    missing: u64,
+    /// Samples of the epoch that is being handed over, where it is whole and has given no batch so far; and how many of them
+    /// lack a field.
+    barren: Option<(u64, u64)>,
     /// Since when there is enough ahead of the consumer.
     enough_since: Option<Instant>,
     /// When the consumer is to wake the thread.
@@ -80,6 +83,7 @@ impl Pipeline {
             has_handed_over: false,
             planned: false,
             skipped: 0,
+            missing: 0,
             barren: None,
             enough_since: None,
             wake: Wake::Always,
@@ -296,7 +300,9 @@ impl Pipeline {
         let mut items = Vec::with_capacity(window.batches.len());
         let mut outcome = Ok(());
         for (number, planned) in window.batches.into_iter().enumerate() {
-            let mut padded = planned.step.padded;
+            let mut padded = planned.padded;
+            let missing = planned.left_out.samples;
+            self.note_left_out(planned.left_out);
             let samples = planned.samples.len() as u64;
             while let Some(failure) = failures.next_if(|failure| failure.batch == number) {
                 if failure.row as u64 + padded.min(samples) >= samples {
@@ -313,7 +319,7 @@ impl Pipeline {
             if outcome.is_err() {
                 break;
             }
-            if let Err(error) = self.note_barren(planned.step.at, samples, planned.indices.is_empty()) {
+            if let Err(error) = self.note_barren(planned.step.at, samples, missing, planned.indices.is_empty()) {
                 outcome = Err(error);
                 break;
             }
@@ -353,15 +359,29 @@ impl Pipeline {
         }
     }
 
-    /// Counts the samples of an epoch that gives no batch, and ends a loader without end that has had a whole one of those.
-    fn note_barren(&mut self, at: Cursor, samples: u64, is_empty: bool) -> Result<(), LoaderError> {
-        if at == (Cursor { epoch: at.epoch, ..Cursor::default() }) {
-            self.barren = Some(0);
+    /// Counts samples that lack a field, and warns of the first.
+    fn note_left_out(&mut self, left_out: LeftOut) {
+        if let Some(first) = left_out.first.filter(|_| self.missing == 0) {
+            tracing::warn!("left out, like every sample that lacks a field: {first}");
         }
-        self.barren = self.barren.filter(|_| is_empty).map(|before| before + samples);
+        if left_out.samples > 0 {
+            self.missing += left_out.samples;
+            self.shared.state().stats.missing = self.missing;
+        }
+    }
+
+    /// Counts the samples of an epoch that gives no batch, and ends a loader that has had a whole one of those, where it has
+    /// no end or samples lack a field: nothing limits how many of those are left out.
+    fn note_barren(&mut self, at: Cursor, samples: u64, missing: u64, is_empty: bool) -> Result<(), LoaderError> {
+        if at == (Cursor { epoch: at.epoch, ..Cursor::default() }) {
+            self.barren = Some((0, 0));
+        }
+        self.barren = self.barren.filter(|_| is_empty).map(|before| (before.0 + samples + missing, before.1 + missing));
         let sampler = &self.planner.sampler;
         match self.barren {
-            Some(skipped) if at.batch + 1 == sampler.steps_an_epoch() && sampler.steps_left().is_none() => {
+            Some((skipped, missing))
+                if at.batch + 1 == sampler.steps_an_epoch() && (missing > 0 || sampler.steps_left().is_none()) =>
+            {
                 let fault = LoaderFault::AllSkipped { skipped };
                 Err(LoaderError { sample: None, epoch: at.epoch, batch: at.batch, fault })
             }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::caught;
 use super::error::{LoaderError, LoaderFault};
-use super::rows::{Field, Ragged, lay_out};
+use super::missing::{Columns, Missing, Verdict};
+use super::rows::{Field, Ragged, Table, lay_out};
 use super::transform::{Transform, specs_caught};
 use crate::dataset::{DataFile, Dataset, SampleSpec, TensorSpec, brief};
 use crate::route::Carrier;
@@ -35,11 +36,24 @@ pub(super) struct Window {
 pub(super) struct BatchPlan {
     pub(super) step: Step,
     pub(super) indices: Vec<u64>,
+    /// How many of the last samples are repeated.
+    pub(super) padded: u64,
+    pub(super) left_out: LeftOut,
+    /// Which tensor of which sample is which field's.
+    pub(super) table: Table,
     pub(super) fields: Vec<Field>,
     /// Which of the window's samples.
     pub(super) samples: Range<usize>,
     /// Bytes of its samples in the files.
     pub(super) bytes: u64,
+}
+
+/// Samples of a batch that are not in it, since they lack a field.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    pub(super) samples: u64,
+    /// What the first of them lacks.
+    pub(super) first: Option<Box<LoaderError>>,
 }
 
 /// Where the tensors and ranges of a sample end in their lists.
@@ -85,9 +99,7 @@ impl Window {
     pub(super) fn places(&self) -> Vec<Place> {
         let mut places = Vec::with_capacity(self.extents.len());
         for batch in &self.batches {
-            let ends: Vec<usize> = self.ends(batch, false);
-            let tensors = &self.input.tensors()[self.input_of_all(&batch.samples)];
-            let table = super::rows::Table::new(tensors, &ends);
+            let table = &batch.table;
             for column in 0..table.columns() {
                 for row in 0..batch.samples.len() {
                     let Some(tensor) = table.tensor(column, row) else { continue };
@@ -143,6 +155,7 @@ pub(super) struct Planner {
     pub(super) dataset: Arc<dyn Dataset>,
     pub(super) transform: Option<Arc<dyn Transform>>,
     pub(super) ragged: Ragged,
+    columns: Columns,
     pub(super) sampler: Sampler,
     /// Those opened so far, by number.
     files: Vec<Option<File>>,
@@ -171,12 +184,14 @@ impl Planner {
         dataset: Arc<dyn Dataset>,
         transform: Option<Arc<dyn Transform>>,
         ragged: Ragged,
+        missing: Missing,
         sampler: Sampler,
         carrier: Carrier,
     ) -> Self {
         let files = vec![None; dataset.files().len()];
         let (sample, made) = (SampleSpec::new(), Vec::new());
-        Self { dataset, transform, ragged, sampler, files, carrier, sample, made, failed: None }
+        let columns = Columns::new(missing);
+        Self { dataset, transform, ragged, columns, sampler, files, carrier, sample, made, failed: None }
     }
 
     /// Comes back to where the order stood.
@@ -204,10 +219,10 @@ impl Planner {
             before: self.sampler.clone(),
             after: self.sampler.clone(),
         });
-        let (mut bytes, mut memory) = (0_u64, 0_u64);
+        let (mut bytes, mut memory, mut left_out) = (0_u64, 0_u64, 0_usize);
         while window.batches.is_empty()
             || window.batches.len() < limits.batches
-                && window.samples.len() < limits.samples
+                && window.samples.len() + left_out < limits.samples
                 && bytes < limits.bytes
                 && memory < limits.memory
         {
@@ -224,6 +239,7 @@ impl Planner {
                 /// A read may be a block longer at both ends.
                 const EDGES: u64 = 2 * 4096;
                 bytes = bytes.saturating_add(batch.bytes);
+                left_out = left_out.saturating_add(batch.left_out.samples as usize);
                 memory = memory.saturating_add(batch.bytes).saturating_add(EDGES * batch.samples.len() as u64);
             }
         }
@@ -236,15 +252,28 @@ impl Planner {
         let mut indices = Vec::new();
         let Some(step) = self.sampler.next_step(&mut indices) else { return Ok(false) };
         let (first, extents) = (window.samples.len(), window.extents.len());
-        let outcome = self.add_samples(window, &step, &indices, opening).and_then(|()| {
-            let failed = |fault| self.failed_at(&step, None, fault);
-            let mut batch =
-                BatchPlan { step, indices, fields: Vec::new(), samples: first..window.samples.len(), bytes: 0 };
+        let mut batch = BatchPlan {
+            padded: step.padded,
+            step,
+            indices,
+            left_out: LeftOut::default(),
+            table: Table::default(),
+            fields: Vec::new(),
+            samples: first..first,
+            bytes: 0,
+        };
+        let outcome = self.add_samples(window, &mut batch, opening).and_then(|()| {
             let transformed = self.transform.is_some();
+            batch.samples.end = window.samples.len();
+            batch.bytes = window.extents[extents..].iter().map(Extent::len).fold(0, u64::saturating_add);
+            let Some(columns) = self.columns.of_rows(transformed).filter(|_| !batch.samples.is_empty()) else {
+                return Ok(batch);
+            };
             let tensors = &window.tensors(transformed)[window.tensors_of_all(&batch, transformed)];
             let ends = window.ends(&batch, transformed);
-            (batch.fields, window.len) = lay_out(tensors, &ends, self.ragged, window.len).map_err(failed)?;
-            batch.bytes = window.extents[extents..].iter().map(Extent::len).fold(0, u64::saturating_add);
+            let laid_out = lay_out(columns, tensors, &ends, self.ragged, window.len);
+            let laid_out = laid_out.map_err(|fault| self.failed_at(&batch.step, None, fault))?;
+            (batch.table, batch.fields, window.len) = laid_out;
             Ok(batch)
         });
         match outcome {
@@ -260,42 +289,70 @@ impl Planner {
         }
     }
 
+    /// Adds the samples of a batch, and takes those out of it that lack a field where that is asked for.
     fn add_samples(
         &mut self,
         window: &mut Window,
-        step: &Step,
-        indices: &[u64],
+        batch: &mut BatchPlan,
         opening: &impl Fn(&DataFile),
     ) -> Result<(), LoaderError> {
-        for &index in indices {
-            let (tensor, range) = (window.input.tensors().len(), window.input.ranges().len());
-            self.sample.clear();
-            let located = caught::locate(&*self.dataset, index, &mut self.sample);
-            located.map_err(|fault| self.failed_at(step, Some(index), fault))?;
-            for (tensor, ranges) in self.sample.fields() {
-                window.input.push(tensor.clone(), ranges.iter().copied());
+        let indices = std::mem::take(&mut batch.indices);
+        let real = (indices.len() as u64).saturating_sub(batch.padded);
+        for (&index, row) in indices.iter().zip(0..) {
+            let verdict = self.add_sample(window, index, opening);
+            match verdict.map_err(|fault| self.failed_at(&batch.step, Some(index), fault))? {
+                Verdict::Kept => batch.indices.push(index),
+                Verdict::LeftOut(fault) => {
+                    batch.padded -= u64::from(row >= real);
+                    batch.left_out.samples += 1;
+                    let error = || Box::new(self.failed_at(&batch.step, Some(index), fault));
+                    batch.left_out.first.get_or_insert_with(error);
+                }
             }
-            check_bytes(&window.input, tensor).map_err(|fault| self.failed_at(step, Some(index), fault))?;
-            if let Some(transform) = &self.transform {
-                self.made.clear();
-                let made = specs_caught(&**transform, &window.input.tensors()[tensor..], &mut self.made);
-                made.map_err(|error| self.failed_at(step, Some(index), self.refused(&window.input, range, &error)))?;
-                window.output.append(&mut self.made);
-            }
-            for number in range..window.input.ranges().len() {
-                let range = window.input.ranges()[number];
-                let file = self.file(range.file, opening);
-                let file = file.map_err(|fault| self.failed_at(step, Some(index), fault))?;
-                window.extents.push(Extent { file, offset: range.offset, len: range.len });
-            }
-            window.samples.push(SamplePlan {
-                index,
-                input: window.input.tensors().len(),
-                output: window.output.len(),
-                ranges: window.extents.len(),
-            });
         }
         Ok(())
+    }
+
+    /// After an error, and where the sample is left out, the window has none of it but extents that it does not keep.
+    fn add_sample(
+        &mut self,
+        window: &mut Window,
+        index: u64,
+        opening: &impl Fn(&DataFile),
+    ) -> Result<Verdict, LoaderFault> {
+        self.sample.clear();
+        caught::locate(&*self.dataset, index, &mut self.sample)?;
+        let verdict = self.columns.check_input(&*self.dataset, self.transform.as_deref(), &self.sample)?;
+        if let Verdict::LeftOut(_) = verdict {
+            return Ok(verdict);
+        }
+        check_bytes(&self.sample)?;
+        self.made.clear();
+        if let Some(transform) = &self.transform {
+            let refused = |reason: &str| refused(&*self.dataset, &self.sample, reason);
+            let made = specs_caught(&**transform, self.sample.tensors(), &mut self.made);
+            made.map_err(|error| refused(&error.to_string()))?;
+            let verdict = self.columns.check_output(&self.made, refused)?;
+            if let Verdict::LeftOut(_) = verdict {
+                return Ok(verdict);
+            }
+        }
+        for number in 0..self.sample.ranges().len() {
+            let range = self.sample.ranges()[number];
+            let file = self.file(range.file, opening)?;
+            window.extents.push(Extent { file, offset: range.offset, len: range.len });
+        }
+        for (tensor, ranges) in self.sample.fields() {
+            window.input.push(tensor.clone(), ranges.iter().copied());
+        }
+        window.output.append(&mut self.made);
+        window.samples.push(SamplePlan {
+            index,
+            input: window.input.tensors().len(),
+            output: window.output.len(),
+            ranges: window.extents.len(),
+        });
+        Ok(Verdict::Kept)
     }
 
     fn file(&mut self, number: u32, opening: &impl Fn(&DataFile)) -> Result<File, LoaderFault> {
@@ -315,26 +372,26 @@ impl Planner {
         }
     }
 
-    fn refused(&self, input: &SampleSpec, range: usize, error: &dyn std::fmt::Display) -> LoaderFault {
-        let first = input.ranges().get(range);
-        let path = first.and_then(|range| self.dataset.files().get(range.file as usize));
-        LoaderFault::Transform {
-            path: path.map(|file| file.path().to_owned()).unwrap_or_default(),
-            offset: first.map_or(0, |range| range.offset),
-            reason: brief(error.to_string()),
-        }
-    }
-
     fn failed_at(&self, step: &Step, sample: Option<u64>, fault: LoaderFault) -> LoaderError {
         let sample = sample.map(|index| caught::id(&*self.dataset, index));
         LoaderError { sample, epoch: step.at.epoch, batch: step.at.batch, fault }
     }
 }
 
-/// Sees that the tensors from number `first` on have as many bytes in the files as their types and shapes say.
-fn check_bytes(input: &SampleSpec, first: usize) -> Result<(), LoaderFault> {
-    for (number, tensor) in input.tensors().iter().enumerate().skip(first) {
-        let there = input.ranges_of(number).iter().try_fold(0_u64, |sum, range| sum.checked_add(range.len));
+fn refused(dataset: &dyn Dataset, sample: &SampleSpec, reason: &str) -> LoaderFault {
+    let first = sample.ranges().first();
+    let path = first.and_then(|range| dataset.files().get(range.file as usize));
+    LoaderFault::Transform {
+        path: path.map(|file| file.path().to_owned()).unwrap_or_default(),
+        offset: first.map_or(0, |range| range.offset),
+        reason: brief(reason.to_owned()),
+    }
+}
+
+/// Sees that the tensors of a sample have as many bytes in the files as their types and shapes say.
+fn check_bytes(sample: &SampleSpec) -> Result<(), LoaderFault> {
+    for (tensor, ranges) in sample.fields() {
+        let there = ranges.iter().try_fold(0_u64, |sum, range| sum.checked_add(range.len));
         if tensor.bytes().is_none() || there != tensor.bytes() {
             let what = format!(
                 "the tensor {} is {} {}, and the dataset gives it {} bytes",

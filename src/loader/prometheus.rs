@@ -17,6 +17,8 @@ impl LoaderStats {
         text.line("forebay_bytes_total", &[], self.bytes as f64);
         text.family("forebay_skipped_samples_total", "counter", "Corrupt samples that were skipped.");
         text.line("forebay_skipped_samples_total", &[], self.skipped as f64);
+        text.family("forebay_missing_samples_total", "counter", "Samples that were left out since they lack a field.");
+        text.line("forebay_missing_samples_total", &[], self.missing as f64);
         text.family("forebay_route_bytes_total", "counter", "Bytes read, by the route that carried them.");
         for (route, bytes) in [
             ("direct", self.routes.direct),

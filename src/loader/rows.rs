@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::error::LoaderFault;
-use crate::dataset::{DType, Shape, TensorSpec, brief};
+use crate::dataset::{DType, Fields, Shape, TensorSpec, brief};
 
 /// How a field is laid out whose rows have different shapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ragged {
-    /// One row behind the other, with [offsets](super::BatchTensor::offsets).
+    /// One row behind the other, with [offsets](super::BatchTensor::offsets); one that is absent has no bytes.
     #[default]
     Packed,
-    /// Every row as long in its first dimension as the longest of the batch, what is missing filled with zeros. The other
-    /// dimensions must be the same.
+    /// Every row as long in its first dimension as the longest of the batch, filled up with zeros. The other dimensions must
+    /// be the same. A row that is [absent](super::BatchTensor::is_present) is zeros, too.
     Padded,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Field {
 #[derive(Clone, Debug)]
 pub(crate) enum Shapes {
     Same(Shape),
-    /// None where the sample does not have this field.
+    /// None where the sample lacks this field.
     Each(Vec<Option<Shape>>),
 }
 
@@ -119,25 +119,27 @@ const COARSE: usize = 4096;
 /// And of this where they have fewer, which is what a CUDA device gives memory in.
 const FINE: usize = 256;
 
-/// Lays out the tensors of a batch from `at` on. `tensors` are those of its samples, one sample after the other;
-/// `ends` says where each ends. Gives the fields, and where they end.
+/// Lays out the tensors of a batch from `at` on, one of each of `fields`. `tensors` are those of its samples, one sample after
+/// the other; `ends` says where each ends. Gives which tensor is whose, the fields, and where they end.
 pub(crate) fn lay_out(
+    fields: &Fields,
     tensors: &[TensorSpec],
     ends: &[usize],
     ragged: Ragged,
     at: usize,
-) -> Result<(Vec<Field>, usize), LoaderFault> {
-    let table = Table::new(tensors, ends);
-    let mut fields = Vec::with_capacity(table.columns());
+) -> Result<(Table, Vec<Field>, usize), LoaderFault> {
+    let table = Table::new(fields, tensors, ends);
+    let mut laid_out = Vec::with_capacity(fields.len());
     let mut end = at;
-    for column in 0..table.columns() {
-        let mut field = table.field(column, tensors, ends.len(), ragged)?;
+    for column in 0..fields.len() {
+        let Some(example) = fields.example(column) else { continue };
+        let mut field = table.field(column, example, tensors, ends.len(), ragged)?;
         let bytes = field.bytes();
         field.at = end.checked_next_multiple_of(if bytes < COARSE { FINE } else { COARSE }).ok_or_else(too_large)?;
         end = field.at.checked_add(bytes).ok_or_else(too_large)?;
-        fields.push(field);
+        laid_out.push(field);
     }
-    Ok((fields, end))
+    Ok((table, laid_out, end))
 }
 
 fn too_large() -> LoaderFault {
@@ -145,6 +147,7 @@ fn too_large() -> LoaderFault {
 }
 
 /// Which tensor of which sample is which field's.
+#[derive(Debug)]
 pub(crate) enum Table {
     /// Every sample has the same tensors in the same order: so many.
     Regular(usize),
@@ -152,37 +155,28 @@ pub(crate) enum Table {
     Irregular(Vec<Vec<Option<usize>>>),
 }
 
+impl Default for Table {
+    fn default() -> Self {
+        Self::Regular(0)
+    }
+}
+
 impl Table {
-    pub(crate) fn new(tensors: &[TensorSpec], ends: &[usize]) -> Self {
-        let width = ends.first().copied().unwrap_or(0);
-        let alike = |a: &TensorSpec, b: &TensorSpec| Arc::ptr_eq(&a.name, &b.name) || a.name == b.name;
-        let even = ends.iter().enumerate().all(|(i, &end)| end == (i + 1) * width);
-        if even && width > 0 && tensors.iter().enumerate().all(|(i, tensor)| alike(tensor, &tensors[i % width])) {
-            return Self::Regular(width);
+    /// Every tensor is one of `fields`.
+    fn new(fields: &Fields, tensors: &[TensorSpec], ends: &[usize]) -> Self {
+        let starts = || std::iter::once(0).chain(ends.iter().copied());
+        if starts().zip(ends).all(|(start, &end)| fields.has_order_of(&tensors[start..end])) {
+            return Self::Regular(fields.len());
         }
-        let mut columns: Vec<(&str, usize, Vec<Option<usize>>)> = Vec::new();
-        let mut start = 0;
-        for (sample, &end) in ends.iter().enumerate() {
-            for i in start..end {
-                let name = &*tensors[i].name;
-                // Of several of one name the first is the first field of that name's.
-                let earlier = tensors[start..i].iter().filter(|other| &*other.name == name).count();
-                match columns.iter_mut().find(|(known, nth, _)| *known == name && *nth == earlier) {
-                    Some((.., column)) => {
-                        column.resize(sample, None);
-                        column.push(Some(i));
-                    }
-                    None => {
-                        let mut column = vec![None; sample];
-                        column.push(Some(i));
-                        columns.push((name, earlier, column));
-                    }
-                }
-            }
-            start = end;
+        let mut columns = vec![vec![None; ends.len()]; fields.len()];
+        let mut found = vec![false; fields.len()];
+        for (sample, (start, &end)) in starts().zip(ends).enumerate() {
+            found.fill(false);
+            let put = |tensor, field: usize| columns[field][sample] = Some(start + tensor);
+            // Samples with other tensors were refused before.
+            let _ = fields.assign(&tensors[start..end], &mut found, put);
         }
-        columns.iter_mut().for_each(|(.., column)| column.resize(ends.len(), None));
-        Self::Irregular(columns.into_iter().map(|(.., column)| column).collect())
+        Self::Irregular(columns)
     }
 
     pub(crate) fn columns(&self) -> usize {
@@ -203,14 +197,14 @@ impl Table {
     fn field(
         &self,
         column: usize,
+        example: &TensorSpec,
         tensors: &[TensorSpec],
         samples: usize,
         ragged: Ragged,
     ) -> Result<Field, LoaderFault> {
         let of = |sample: usize| self.tensor(column, sample).map(|tensor| &tensors[tensor]);
-        let Some(first) = (0..samples).find_map(of) else {
-            return Err(LoaderFault::Fields { what: "a field has no rows".into(), fix: "report this" });
-        };
+        // Where no sample of the batch has it, it is of the type that it is of in another.
+        let first = (0..samples).find_map(of).unwrap_or(example);
         let (name, dtype) = (Arc::clone(&first.name), first.dtype);
         if let Some(other) = (0..samples).filter_map(of).find(|tensor| tensor.dtype != dtype) {
             let what = format!("the field {name} is {dtype} in one sample of the batch and {} in another", other.dtype);
@@ -247,7 +241,7 @@ impl Table {
                 (None, Offsets::Each(offsets))
             }
             Ragged::Padded => {
-                let longest = longest(&name, &shapes)?;
+                let longest = longest(&name, &shapes)?.unwrap_or_else(|| empty(&example.shape));
                 let bytes = bytes_of(&longest)?;
                 bytes.checked_mul(samples).ok_or_else(too_large)?;
                 (Some(stacked(samples, &longest)), Offsets::Equal { rows: samples, bytes })
@@ -262,8 +256,8 @@ fn stacked(rows: usize, row: &Shape) -> Shape {
     std::iter::once(rows as u64).chain(row.iter().copied()).collect()
 }
 
-/// The shape that every row is padded to.
-fn longest(name: &str, shapes: &[Option<Shape>]) -> Result<Shape, LoaderFault> {
+/// The shape that every row is padded to, where there is a row.
+fn longest(name: &str, shapes: &[Option<Shape>]) -> Result<Option<Shape>, LoaderFault> {
     let mut longest: Option<Shape> = None;
     for shape in shapes.iter().flatten() {
         let Some(so_far) = &longest else {
@@ -280,5 +274,10 @@ fn longest(name: &str, shapes: &[Option<Shape>]) -> Result<Shape, LoaderFault> {
             longest = Some(shape.clone());
         }
     }
-    Ok(longest.unwrap_or_default())
+    Ok(longest)
+}
+
+/// A row of no length; a scalar has none to shorten.
+fn empty(shape: &Shape) -> Shape {
+    shape.row().map_or_else(|| shape.clone(), |row| std::iter::once(0).chain(row.iter().copied()).collect())
 }

@@ -19,6 +19,8 @@ pub struct LoaderStats {
     pub routes: RouteBytes,
     /// Corrupt samples that were skipped.
     pub skipped: u64,
+    /// Samples that were [left out](super::Missing::Skip) since they lack a field.
+    pub missing: u64,
     /// Time since the loader was built.
     pub age: Duration,
     /// Time that the consumer has waited for batches, and for what.

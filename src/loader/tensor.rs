@@ -43,7 +43,19 @@ impl<'a> BatchTensor<'a> {
         self.field.rows()
     }
 
-    /// The shape of one row, without padding; `None` past the last one, and where the sample does not have this field.
+    /// Whether the sample of that row has this field: always, unless the loader [allows](super::Missing::Allow) that one is
+    /// missing. An absent row has no bytes where rows are packed, and is zeros where they are padded.
+    pub fn is_present(&self, row: usize) -> bool {
+        self.row_shape(row).is_some()
+    }
+
+    /// The same of every row, in their order.
+    pub fn present(&self) -> impl ExactSizeIterator<Item = bool> + 'a {
+        let field = self.field;
+        (0..field.rows()).map(move |row| field.row_shape(row).is_some())
+    }
+
+    /// The shape of one row, without padding; `None` past the last one, and where it is [absent](Self::is_present).
     pub fn row_shape(&self, row: usize) -> Option<&'a Shape> {
         self.field.row_shape(row)
     }
@@ -83,7 +95,8 @@ impl<'a> BatchTensor<'a> {
         bytemuck::try_cast_slice(bytes).ok()
     }
 
-    /// The bytes of one row without padding, where they are in host memory; `None` past the last one.
+    /// The bytes of one row without padding, where they are in host memory; `None` past the last one, and where it is
+    /// [absent](Self::is_present).
     pub fn row(&self, row: usize) -> Option<&'a [u8]> {
         self.memory.host(self.row_range(row)?)
     }
@@ -102,17 +115,18 @@ impl<'a> BatchTensor<'a> {
         self.memory.to_host(self.field.range())
     }
 
-    /// The bytes of one row without padding, copied as [`to_host`](Self::to_host) does; of none past the last one.
+    /// The bytes of one row without padding, copied as [`to_host`](Self::to_host) does; `None` past the last one, and where it
+    /// is [absent](Self::is_present).
     ///
     /// # Errors
     /// [`DeviceError`] where the device fails.
-    pub fn row_to_host(&self, row: usize) -> Result<Vec<u8>, DeviceError> {
-        self.row_range(row).map_or(Ok(Vec::new()), |range| self.memory.to_host(range))
+    pub fn row_to_host(&self, row: usize) -> Result<Option<Vec<u8>>, DeviceError> {
+        self.row_range(row).map(|range| self.memory.to_host(range)).transpose()
     }
 
     fn row_range(&self, row: usize) -> Option<std::ops::Range<usize>> {
         let range = self.field.row(row)?;
-        let bytes = self.field.row_shape(row).and_then(|shape| shape.bytes(self.field.dtype)).unwrap_or(0);
+        let bytes = self.field.row_shape(row)?.bytes(self.field.dtype).unwrap_or(0);
         Some(range.start..range.start + range.len().min(bytes as usize))
     }
 }

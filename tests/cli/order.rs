@@ -73,6 +73,8 @@ fn lines_are_those_of_the_contract() {
     let expected = json!({
         "batches": 6, "samples": 20, "bytes": 60, "seconds": seconds, "routes": {}, "engine": null, "mode": null,
         "stall_seconds": 0.0,
+        "skipped_corrupt": 0,
+        "skipped_missing": 0,
     });
     assert_eq!(summary, expected);
 }
@@ -84,10 +86,10 @@ fn samples_of_an_archive_have_its_keys_and_the_bytes_of_all_their_fields() {
     let members = [("a.jpg", 700), ("a.cls", 1), ("größe 2.jpg", 30), ("x\ny.jpg", 0)];
     let archive = members.map(|(name, len)| member(name, &vec![7; len])).concat();
     write(&folder.path().join("data"), "0.tar", &[&archive[..], &[0; 1024]].concat());
-    let lines = batches(&folder, "--batch-size 2");
+    let lines = batches(&folder, "--batch-size 2 --missing allow");
     assert_eq!((&lines[0]["ids"], &lines[0]["bytes"]), (&json!(["a", "größe 2"]), &json!(731)));
     assert_eq!((&lines[1]["ids"], &lines[1]["bytes"]), (&json!(["x\ny"]), &json!(0)));
-    let text = String::from_utf8(order(&folder, "--batch-size 2").stdout).unwrap();
+    let text = String::from_utf8(order(&folder, "--batch-size 2 --missing allow").stdout).unwrap();
     assert_eq!(text.lines().nth(1), Some(r"epoch 0 batch 1: 1 sample, 0 bytes: x\ny"));
 }
 

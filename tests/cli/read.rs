@@ -114,7 +114,7 @@ fn a_sample_of_several_fields_is_hashed_in_the_order_of_the_archive() {
     let archive = members.map(|(name, len)| member(name, &bytes[..len])).concat();
     write(folder.path(), "0.tar", &[&archive[..], &[0; 1024]].concat());
     let of = |fields: &[usize]| hex(&fields.iter().flat_map(|len| &bytes[..*len]).copied().collect::<Vec<u8>>());
-    let (lines, summary) = parsed(&read(folder.path(), "0.tar --json --hash --batch-size 3"));
+    let (lines, summary) = parsed(&read(folder.path(), "0.tar --json --hash --batch-size 3 --missing allow"));
     assert_eq!(lines[0]["ids"], json!(["a", "b", "c"]));
     assert_eq!(lines[0]["sha256"], json!([of(&[1, 700]), of(&[5000, 2]), of(&[512])]));
     assert_eq!((&lines[1]["ids"], &lines[1]["sha256"]), (&json!(["d"]), &json!([of(&[])])));
@@ -200,10 +200,59 @@ fn corrupt_samples_that_may_be_skipped_are_warned_about_and_counted() {
     let (lines, summary) = split(&answer.stdout);
     check_summary(&summary, &lines);
     assert_eq!((lines.len(), &summary["samples"]), (5, &json!(19)));
+    assert_eq!((&summary["skipped_corrupt"], &summary["skipped_missing"]), (&json!(1), &json!(0)));
     assert_eq!(lines[3]["ids"], json!(["12", "14", "15"]));
     assert_eq!(lines[3]["sha256"][1], hex(&pattern(114)));
     let words = String::from_utf8(read(folder.path(), "data.tfrecord --skip-corrupt 1").stdout).unwrap();
     assert!(words.trim_end().ends_with("; 1 corrupt sample skipped"), "{words}");
+}
+
+/// Pictures and labels, of which samples 2, 5 and 6 of eight lack the label; `order` and `read` say the same of them.
+#[test]
+fn samples_that_lack_a_field_are_an_error_or_left_out_or_come_without_it() {
+    let folder = folder();
+    let mut archive = Vec::new();
+    for i in 0..8_usize {
+        archive.extend(member(&format!("{i}.jpg"), &pattern(100 * i)));
+        if ![2, 5, 6].contains(&i) {
+            archive.extend(member(&format!("{i}.cls"), &[i as u8]));
+        }
+    }
+    write(folder.path(), "0.tar", &[&archive[..], &[0; 1024]].concat());
+    let both = |flags: &str| {
+        let flags = format!("0.tar --batch-size 2 --json {flags}");
+        [read(folder.path(), &flags), Answer::of(&mut command(folder.path(), "order", &flags))]
+    };
+    let [read_error, order_error] = both("").map(|answer| {
+        assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+        answer.stderr
+    });
+    assert_eq!(read_error, order_error);
+    for part in
+        ["error: 0.tar at ", "no field cls", "5 of 8 samples", "sample 2, in batch 1 of epoch 0", "--missing skip"]
+    {
+        assert!(read_error.contains(part) && read_error.lines().count() == 1, "no {part}: {read_error}");
+    }
+    for answer in both("--missing skip --hash").into_iter().take(1).chain(both("--missing skip")) {
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        assert_eq!(answer.stderr.lines().count(), 1, "{}", answer.stderr);
+        assert!(answer.stderr.starts_with("warning: ") && answer.stderr.contains("sample 2"), "{}", answer.stderr);
+        let (lines, summary) = split(&answer.stdout);
+        let ids: Vec<&Value> = lines.iter().map(|line| &line["ids"]).collect();
+        assert_eq!(ids, [&json!(["0", "1"]), &json!(["3"]), &json!(["4"]), &json!(["7"])]);
+        assert_eq!((&summary["samples"], &summary["skipped_missing"]), (&json!(5), &json!(3)));
+        assert_eq!(summary["skipped_corrupt"], json!(0));
+    }
+    let (lines, summary) = parsed(&read(folder.path(), "0.tar --batch-size 2 --json --hash --missing allow"));
+    assert_eq!((&summary["samples"], &summary["skipped_missing"]), (&json!(8), &json!(0)));
+    assert_eq!(lines[1]["sha256"], json!([hex(&pattern(200)), hex(&[&pattern(300)[..], &[3]].concat())]));
+    assert_eq!(order(folder.path(), "0.tar --batch-size 2 --missing allow").len(), 4);
+    for command in ["read", "order"] {
+        let flags = "0.tar --batch-size 2 --missing skip";
+        let words = Answer::of(&mut self::command(folder.path(), command, flags)).stdout;
+        let words = String::from_utf8(words).unwrap();
+        assert!(words.trim_end().ends_with("; 3 samples that lack a field skipped"), "{words}");
+    }
 }
 
 /// Starts a run that has far more to say than a pipe holds, and reads ten lines of it.

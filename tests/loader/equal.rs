@@ -35,7 +35,7 @@ pub fn check(dataset: &dyn Dataset, batch: &Batch) {
         let spec = dataset.sample(index).unwrap();
         for (field, bytes) in spec.tensors().iter().zip(expected) {
             let tensor = batch.tensor(&field.name).unwrap();
-            assert!(tensor.row_to_host(row).unwrap() == bytes, "sample {index}, row {row}");
+            assert!(tensor.row_to_host(row).unwrap().unwrap() == bytes, "sample {index}, row {row}");
         }
     }
 }

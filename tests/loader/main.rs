@@ -17,6 +17,7 @@ mod faults;
 mod formats;
 mod liars;
 mod memory;
+mod missing;
 mod mixes;
 mod order;
 mod processes;

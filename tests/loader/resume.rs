@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay::dataset::{self, Dataset, Format, OpenOptions};
 use forebay::sampler::SamplerError;
-use forebay::{Error, Loader, Remainder, Shuffle, State, World};
+use forebay::{Error, Loader, Missing, Remainder, Shuffle, State, World};
 use proptest::prelude::*;
 
 use crate::common::privilege::{Outside, Reduced, child_dir, in_child};
@@ -73,7 +73,7 @@ proptest! {
         // The seed and the shuffle are the state's where they are not given.
         let resumed = Loader::builder(Arc::clone(dataset)).world(setting.world).batch_size(setting.batch_size)
             .remainder(setting.remainder).drop_last(setting.drop_last).epochs(setting.epochs).workers(workers * 4)
-            .budget(4 << 20).resume(state).build().unwrap();
+            .budget(4 << 20).missing(Missing::Allow).resume(state).build().unwrap();
         assert_same(&guarded("resumed", move || all(resumed)), &want[done..], &what);
     }
 }

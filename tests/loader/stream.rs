@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay::dataset::{self, Dataset, OpenOptions};
 use forebay::sampler::{Order, Sampler};
-use forebay::{Batch, Loader, LoaderBuilder, LoaderError, Remainder, Shuffle, World};
+use forebay::{Batch, Loader, LoaderBuilder, LoaderError, Missing, Remainder, Shuffle, World};
 
 use crate::{bytes, common::data};
 
@@ -111,6 +111,8 @@ impl Setting {
             .drop_last(self.drop_last)
             .epochs(self.epochs)
             .workers(2)
+            // Some of the datasets here have samples with other fields than others.
+            .missing(Missing::Allow)
             .budget(4 << 20)
     }
 

@@ -3,7 +3,9 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-use forebay::dataset::{DType, DataFile, Dataset, DatasetError, FileRange, Fingerprint, SampleSpec, TensorSpec};
+use forebay::dataset::{
+    DType, DataFile, Dataset, DatasetError, Fields, FileRange, Fingerprint, SampleSpec, TensorSpec,
+};
 
 use crate::common::Rng;
 
@@ -86,6 +88,10 @@ impl Dataset for Made {
         let (_, spec) = self.samples.get(index as usize).ok_or(DatasetError::no_sample(index, self.len()))?;
         spec.fields().for_each(|(tensor, ranges)| sample.push(tensor.clone(), ranges.iter().copied()));
         Ok(())
+    }
+
+    fn fields(&self) -> Option<Fields> {
+        Some(Fields::of_all(self).unwrap())
     }
 
     fn fingerprint(&self) -> Fingerprint {

@@ -66,6 +66,9 @@ pub struct Summary {
     pub engine: Option<String>,
     pub mode: Option<String>,
     pub stall_seconds: f64,
+    /// Samples that were not given since they are corrupt, and since they lack a field.
+    pub skipped_corrupt: u64,
+    pub skipped_missing: u64,
 }
 
 impl Summary {
@@ -76,6 +79,15 @@ impl Summary {
             many => format!("{many} batches"),
         };
         format!("{batches}, {} of {}", counted(self.samples, "sample"), shown(self.bytes))
+    }
+
+    /// As in `; 2 samples without a field skipped`, or nothing.
+    pub fn missing_in_words(&self) -> String {
+        match self.skipped_missing {
+            0 => String::new(),
+            1 => "; 1 sample that lacks a field skipped".to_owned(),
+            many => format!("; {many} samples that lack a field skipped"),
+        }
     }
 
     pub fn count(&mut self, batch: &Batch<'_>) {

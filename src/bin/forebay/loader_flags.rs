@@ -71,6 +71,30 @@ pub struct LoaderFlags {
         help_heading = heading::READING
     )]
     pub skip_corrupt: u64,
+    /// What becomes of a sample that lacks a field which others of the dataset have
+    #[arg(long, value_enum, default_value_t = Missing::Error, help_heading = heading::READING)]
+    pub missing: Missing,
+}
+
+/// What becomes of a sample that lacks a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Missing {
+    /// An error that names the sample and the field
+    Error,
+    /// Leaves the sample out, and counts it
+    Skip,
+    /// Keeps the sample; its row of that field is absent
+    Allow,
+}
+
+impl From<Missing> for forebay::Missing {
+    fn from(missing: Missing) -> Self {
+        match missing {
+            Missing::Error => Self::Error,
+            Missing::Skip => Self::Skip,
+            Missing::Allow => Self::Allow,
+        }
+    }
 }
 
 /// Where the rank is told.

@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
-use forebay::dataset::{Dataset, DatasetError, SampleSpec, open};
+use forebay::dataset::{Dataset, DatasetError, DatasetFault, Fields, SampleSpec, open};
 use forebay::sampler::{State, Step};
 
 use crate::args::{self, Common};
 use crate::batches::{Batch, Lines, Summary};
 use crate::failure::{Failure, Outcome};
+use crate::loader_flags::Missing;
+use crate::stderr::{self, one_line};
 
 pub fn run(common: &Common, order: &args::Order) -> Outcome {
     let start = Instant::now();
@@ -16,13 +18,22 @@ pub fn run(common: &Common, order: &args::Order) -> Outcome {
     let mut sampler = order.flags.sampler(&beginning, dataset.len())?;
     let mut lines = Lines::open(common.json)?;
     let mut summary = Summary::default();
-    let (mut indices, mut spec) = (Vec::new(), SampleSpec::new());
+    let mut indices = Vec::new();
+    let mut located = Located::new(&dataset, order.flags.missing);
     while order.flags.max_batches.is_none_or(|most| summary.batches < most) {
         indices.clear();
         let Some(step) = sampler.next_step(&mut indices) else { break };
-        let batch = batch(&dataset, step, &indices, &mut spec).map_err(Failure::of)?;
+        let batch = located.batch(step, &mut indices)?;
+        if batch.ids.is_empty() {
+            continue;
+        }
         summary.count(&batch);
         lines.batch(&batch)?;
+    }
+    summary.skipped_missing = located.left_out;
+    if summary.batches == 0 && located.left_out > 0 {
+        let what = "every sample lacks a field and was left out";
+        return Err(Failure::Error(format!("{what}; correct the dataset, or allow absent rows (--missing allow)")));
     }
     summary.seconds = start.elapsed().as_secs_f64();
     lines.summary(&summary, &in_words(&summary))?;
@@ -30,22 +41,61 @@ pub fn run(common: &Common, order: &args::Order) -> Outcome {
     file.save(&State::new(beginning.fingerprint, beginning.seed, beginning.shuffle, sampler.cursor()))
 }
 
-fn batch<'a>(
+/// Finds the samples of batches, and those that lack a field among them.
+struct Located<'a> {
     dataset: &'a dyn Dataset,
-    step: Step,
-    indices: &[u64],
-    spec: &mut SampleSpec,
-) -> Result<Batch<'a>, DatasetError> {
-    let mut bytes = 0_u64;
-    for index in indices {
-        spec.clear();
-        dataset.locate(*index, spec)?;
-        bytes = bytes.saturating_add(spec.bytes());
+    fields: Option<Fields>,
+    missing: Missing,
+    left_out: u64,
+    spec: SampleSpec,
+}
+
+impl<'a> Located<'a> {
+    fn new(dataset: &'a dyn Dataset, missing: Missing) -> Self {
+        Self { dataset, fields: dataset.fields(), missing, left_out: 0, spec: SampleSpec::new() }
     }
-    let ids = indices.iter().map(|index| dataset.id(*index)).collect();
-    Ok(Batch { epoch: step.at.epoch, batch: step.at.batch, ids, bytes, padded: step.padded, sha256: None })
+
+    /// What the loader would give for a step; it takes those from `indices` that are left out.
+    fn batch(&mut self, step: Step, indices: &mut Vec<u64>) -> Result<Batch<'a>, Failure> {
+        let (mut bytes, mut padded, mut kept) = (0_u64, step.padded, 0);
+        let real = (indices.len() as u64).saturating_sub(padded);
+        for row in 0..indices.len() {
+            let index = indices[row];
+            self.spec.clear();
+            self.dataset.locate(index, &mut self.spec).map_err(Failure::of)?;
+            match self.fields.as_ref().map_or(Ok(()), |fields| fields.check(self.dataset, &self.spec)) {
+                Err(error) if is_missing(&error) && self.missing == Missing::Skip => {
+                    if self.left_out == 0 {
+                        let error = one_line(&named(&error, self.dataset, index, step));
+                        stderr::line(&format!("warning: left out, like every sample that lacks a field: {error}"));
+                    }
+                    self.left_out += 1;
+                    padded -= u64::from(row as u64 >= real);
+                    continue;
+                }
+                Err(error) if is_missing(&error) && self.missing == Missing::Allow => {}
+                Err(error) => return Err(Failure::Error(named(&error, self.dataset, index, step))),
+                Ok(()) => {}
+            }
+            bytes = bytes.saturating_add(self.spec.bytes());
+            indices[kept] = index;
+            kept += 1;
+        }
+        indices.truncate(kept);
+        let ids = indices.iter().map(|index| self.dataset.id(*index)).collect();
+        Ok(Batch { epoch: step.at.epoch, batch: step.at.batch, ids, bytes, padded, sha256: None })
+    }
+}
+
+fn is_missing(error: &DatasetError) -> bool {
+    matches!(error.fault, DatasetFault::MissingField { .. })
+}
+
+/// As an error of the loader's says it.
+fn named(error: &DatasetError, dataset: &dyn Dataset, index: u64, step: Step) -> String {
+    format!("{error} (sample {}, in batch {} of epoch {})", dataset.id(index), step.at.batch, step.at.epoch)
 }
 
 fn in_words(summary: &Summary) -> String {
-    format!("{}; none was read", summary.in_words())
+    format!("{}; none was read{}", summary.in_words(), summary.missing_in_words())
 }

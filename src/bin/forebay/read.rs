@@ -64,7 +64,8 @@ fn loader(
         .epochs(flags.epochs)
         .world(beginning.world)
         .remainder(flags.remainder)
-        .drop_last(flags.drop_last);
+        .drop_last(flags.drop_last)
+        .missing(flags.missing.into());
     if let Some(budget) = common.budget {
         builder = builder.budget(budget.0).device_budget(budget.0);
     }
@@ -130,6 +131,8 @@ impl Run<'_> {
             engine: Some(loader.engine().to_string()),
             mode: mode(&self.routes).map(str::to_owned),
             stall_seconds: loader.stats().stalls.total().as_secs_f64(),
+            skipped_corrupt: loader.stats().skipped,
+            skipped_missing: loader.stats().missing,
             ..self.summary.clone()
         }
     }
@@ -157,10 +160,10 @@ fn in_words(summary: &Summary, loader: &Loader) -> String {
         summary.routes.iter().map(|(route, bytes)| format!("{} by {route}", shown(*bytes))).collect();
     let routes = if routes.is_empty() { "nothing to carry".to_owned() } else { routes.join(", ") };
     let per_second = if summary.seconds > 0.0 { summary.bytes as f64 / summary.seconds } else { 0.0 };
-    let skipped = match loader.stats().skipped {
+    let skipped = match summary.skipped_corrupt {
         0 => String::new(),
         skipped => format!("; {} skipped", counted(skipped, "corrupt sample")),
-    };
+    } + &summary.missing_in_words();
     format!(
         "{} in {:.3} s to {}: {} ({routes}); {:.3} s of waiting for data{skipped}",
         summary.in_words(),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::dataset::{DataFile, Dataset, DatasetError, Fingerprint, SampleSpec, StoredTensors};
+use crate::dataset::{DataFile, Dataset, DatasetError, Fields, Fingerprint, SampleSpec, StoredTensors};
 
 #[derive(Debug)]
 pub(super) struct Children {
@@ -42,6 +42,17 @@ impl Children {
         self.datasets[child].locate(index, sample)?;
         sample.shift_files(first, self.first_files[child]);
         Ok(())
+    }
+
+    /// The fields of those that `counts`, where all of them are known.
+    pub(super) fn fields(&self, counts: impl Fn(usize) -> bool) -> Option<Fields> {
+        let mut all = Fields::new();
+        for (child, dataset) in self.datasets.iter().enumerate() {
+            if counts(child) && !dataset.is_empty() {
+                all.merge(&dataset.fields()?);
+            }
+        }
+        Some(all)
     }
 
     pub(super) fn have_checksums(&self) -> bool {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::children::Children;
 use crate::dataset::ends::Ends;
-use crate::dataset::{DataFile, Dataset, DatasetError, Fingerprint, SampleSpec, StoredTensors};
+use crate::dataset::{DataFile, Dataset, DatasetError, Fields, Fingerprint, SampleSpec, StoredTensors};
 
 /// Datasets one after the other: all samples of the first, then those of the second, and so on.
 ///
@@ -59,6 +59,10 @@ impl Dataset for Concat {
             Some((child, index)) => self.children.id(child, index),
             None => Cow::Owned(index.to_string()),
         }
+    }
+
+    fn fields(&self) -> Option<Fields> {
+        self.children.fields(|_| true)
     }
 
     fn has_checksums(&self) -> bool {

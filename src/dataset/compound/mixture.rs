@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::children::Children;
 use super::quota::{Turn, turns};
 use super::ratio;
-use crate::dataset::{DataFile, Dataset, DatasetError, Fingerprint, SampleSpec, StoredTensors};
+use crate::dataset::{DataFile, Dataset, DatasetError, Fields, Fingerprint, SampleSpec, StoredTensors};
 
 /// Datasets mixed by weight, in one fixed order whose proportions hold from the first sample on.
 ///
@@ -113,6 +113,10 @@ impl Dataset for Mixture {
             Some((child, index)) => self.children.id(child, index),
             None => Cow::Owned(index.to_string()),
         }
+    }
+
+    fn fields(&self) -> Option<Fields> {
+        self.children.fields(|child| self.counts.get(child).is_some_and(|&count| count > 0))
     }
 
     fn has_checksums(&self) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::dataset::{DataFile, Dataset, DatasetError, Fingerprint, SampleSpec};
+use crate::dataset::{DataFile, Dataset, DatasetError, Fields, Fingerprint, SampleSpec};
 
 /// Some samples of a dataset, in an order of their own.
 ///
@@ -93,6 +93,14 @@ impl Dataset for Subset {
             Picked::Steps { start, step, .. } => format!("from {start} by {step}"),
         };
         Fingerprint::compound("subset", settings, self.len(), &[self.dataset.fingerprint()])
+    }
+
+    /// Those of the picked samples alone, which are looked at where the dataset's own differ.
+    fn fields(&self) -> Option<Fields> {
+        match self.dataset.fields() {
+            Some(fields) if fields.is_uniform() => Some(fields),
+            _ => Fields::of_all(self).ok(),
+        }
     }
 
     fn has_checksums(&self) -> bool {

@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::Xxh3;
 use self::named::Named;
 use self::rows::Rows;
 use super::error::DatasetError;
+use super::fields::Fields;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::layout::Layout;
@@ -243,6 +244,13 @@ impl Dataset for Safetensors {
             _ => None,
         }
         .unwrap_or_else(|| Cow::Owned(index.to_string()))
+    }
+
+    fn fields(&self) -> Option<Fields> {
+        match &self.samples {
+            Ok(Samples::Named(_)) => Fields::of_all(self).ok(),
+            _ => self.sample(0).ok().map(|sample| Fields::uniform(sample.tensors(), self.len())),
+        }
     }
 
     fn stored(&self) -> StoredTensors<'_> {

@@ -19,6 +19,7 @@ use self::shard::Shard;
 use self::shared_keys::SharedKeys;
 use super::dtype::DType;
 use super::error::DatasetError;
+use super::fields::Fields;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::parallel::in_parallel_each;
@@ -119,6 +120,18 @@ impl Dataset for WebDataset {
             sample.push(TensorSpec::new(Arc::clone(part.ext), DType::U8, [part.size]), [range]);
         }
         Ok(())
+    }
+
+    /// As the headers told when the archives were opened.
+    fn fields(&self) -> Option<Fields> {
+        let mut fields = Fields::new();
+        for shard in &self.shards {
+            let counts = shard.counts_of_exts();
+            let specs: Vec<(TensorSpec, u64)> =
+                counts.into_iter().map(|(ext, count)| (TensorSpec::new(ext, DType::U8, [0]), count)).collect();
+            fields.add_all(specs.iter().map(|(spec, count)| (spec, *count)), shard.samples());
+        }
+        Some(fields)
     }
 
     fn fingerprint(&self) -> Fingerprint {

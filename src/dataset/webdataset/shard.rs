@@ -49,6 +49,17 @@ impl Shard {
         })
     }
 
+    /// The extensions that members have, each with the number of samples that have it.
+    pub(super) fn counts_of_exts(&self) -> Vec<(Arc<str>, u64)> {
+        let mut counts = vec![0; self.ext_names.len()];
+        for &ext in &self.exts {
+            if let Some(count) = counts.get_mut(ext as usize) {
+                *count += 1;
+            }
+        }
+        self.ext_names.iter().cloned().zip(counts).filter(|(_, count)| *count > 0).collect()
+    }
+
     /// Gives each extension its name as text, which `shared` makes.
     pub(super) fn name_exts(&mut self, mut shared: impl FnMut(&[u8]) -> Arc<str>) {
         self.ext_names = self.ext_bytes.drain(..).map(|ext| shared(&ext)).collect();

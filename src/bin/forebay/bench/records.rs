@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use forebay::dataset::{
-    DType, DataFile, Dataset, DatasetError, DatasetFault, FileRange, Fingerprint, SampleSpec, TensorSpec,
+    DType, DataFile, Dataset, DatasetError, DatasetFault, Fields, FileRange, Fingerprint, SampleSpec, TensorSpec,
 };
 
 /// Records of one length from a file's first byte on, as the format `records` has them; here a file may end within one, which
@@ -42,6 +42,11 @@ impl Dataset for Records {
         }
         sample.push(self.record.clone(), [FileRange { file: 0, offset: index * self.bytes, len: self.bytes }]);
         Ok(())
+    }
+
+    /// Without asking for one: the clock may not run yet.
+    fn fields(&self) -> Option<Fields> {
+        Some(Fields::uniform(std::slice::from_ref(&self.record), self.len))
     }
 
     fn fingerprint(&self) -> Fingerprint {

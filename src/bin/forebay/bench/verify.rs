@@ -50,7 +50,8 @@ fn records(batches: &Batches, target: &Target, seed: u64) -> Result<Option<u64>,
         for (row, record) in batch.indices().iter().enumerate() {
             let (offset, len) = (record * batches.record_bytes(), batches.record_bytes());
             let tensor = batch.tensor("record");
-            let got = tensor.map_or(Ok(Vec::new()), |tensor| tensor.row_to_host(row)).map_err(Failure::of)?;
+            let got =
+                tensor.map_or(Ok(None), |tensor| tensor.row_to_host(row)).map_err(Failure::of)?.unwrap_or_default();
             let wrong = differs(target, offset, len, &got)?;
             if wrong.is_some() {
                 return Ok(wrong);
