@@ -54,7 +54,7 @@ pub use crate::sys::process::{is_filtered, may_lock_memory};
 /// ```
 pub mod gds {
     pub use crate::sys::direct_storage::{Obstacle, file_obstacle, obstacles};
-    pub use crate::sys::gpu::NvidiaGpu;
+    pub use crate::sys::gpu::{NvidiaGpu, is_nvidia_gpu_shown};
     pub use crate::sys::iommu::{Iommu, IommuGroup, IommuMode};
     pub use crate::sys::nvidia::{DeviceNode, DriverFlavour, NvidiaDriver};
     pub use crate::sys::nvidia_fs::NvidiaFs;

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
@@ -7,6 +8,7 @@ use super::backend::Memory;
 use super::cuda::CudaDevice;
 use super::error::{DeviceError, DeviceFault};
 use super::host::HostMemory;
+use crate::sys::gpu::is_nvidia_gpu_shown;
 
 /// Where bytes are to end up. Cloning gives another handle.
 ///
@@ -61,10 +63,16 @@ impl Device {
         Ok(Self { inner: Inner::Cuda(Arc::new(CudaDevice::of_context(Arc::clone(context))?)) })
     }
 
-    /// The first CUDA device if there is one that works, else the host, and says through `tracing` why.
+    /// The first CUDA device if there is one that works, else the host. Where the machine shows an NVIDIA GPU, a warning
+    /// says through `tracing` why it is not used; where it shows none, the host is what is meant.
     pub fn auto() -> Self {
+        let is_shown = || is_nvidia_gpu_shown(Path::new("/sys"), Path::new("/proc"), Path::new("/"));
         Self::cuda(0).unwrap_or_else(|error| {
-            tracing::warn!("landing in host memory: {error}");
+            if is_expected(&error.fault, is_shown) {
+                tracing::debug!("landing in host memory: {error}");
+            } else {
+                tracing::warn!("landing in host memory: {error}");
+            }
             Self::host()
         })
     }
@@ -143,6 +151,16 @@ impl Device {
     }
 }
 
+/// Whether a machine without a GPU has this fault.
+fn is_expected(fault: &DeviceFault, is_shown: impl FnOnce() -> bool) -> bool {
+    let finds_none = match fault {
+        DeviceFault::NoLibrary(_) | DeviceFault::NoDevice { .. } => true,
+        DeviceFault::Call { code } => code.call == "cuInit",
+        _ => false,
+    };
+    finds_none && !is_shown()
+}
+
 /// As `--device` takes it: `host`, `cuda:0`.
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,5 +174,27 @@ impl fmt::Display for Device {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device").field("device", &self.to_string()).field("name", &self.name()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::cuda::{CudaCode, NoCudaLibrary};
+
+    #[test]
+    fn a_missing_driver_is_expected_where_no_gpu_is_shown_and_a_failing_gpu_never() {
+        let call = |call| DeviceFault::Call { code: CudaCode { call, code: 999, name: "unknown".into() } };
+        let missing = DeviceFault::NoLibrary(NoCudaLibrary::Missing("not there".into()));
+        for (fault, expected) in [
+            (missing, true),
+            (DeviceFault::NoDevice { visible: None }, true),
+            (call("cuInit"), true),
+            (call("cuDevicePrimaryCtxRetain"), false),
+            (DeviceFault::Forked, false),
+        ] {
+            assert_eq!(is_expected(&fault, || false), expected, "{fault}");
+            assert!(!is_expected(&fault, || true), "{fault}");
+        }
     }
 }

@@ -161,7 +161,11 @@ mod tests {
     fn a_thread_counts_until_it_has_ended() {
         let threads = Arc::<Threads>::default();
         let (go, wait) = std::sync::mpsc::channel::<()>();
-        threads.start("one".into(), (0, 1), move || drop(wait.recv())).unwrap();
+        threads
+            .start("one".into(), (0, 1), move || {
+                let _ = wait.recv();
+            })
+            .unwrap();
         assert!(!threads.ended_by(Some(Instant::now())));
         drop(go);
         assert!(threads.ended_by(None));

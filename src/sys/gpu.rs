@@ -54,6 +54,18 @@ impl NvidiaGpu {
     }
 }
 
+/// Whether anything shows that this machine has an NVIDIA GPU: one on the PCI bus, NVIDIA's driver in procfs, or a device
+/// node of it (those of other buses, and of the Windows Subsystem for Linux, too). `sys` is normally `/sys`, `proc`
+/// `/proc`, and `root` `/`.
+pub fn is_nvidia_gpu_shown(sys: &Path, proc: &Path, root: &Path) -> bool {
+    const NODES: [&str; 4] = ["nvidia", "nvhost", "nvmap", "dxg"];
+    let is_node =
+        |path: &std::path::PathBuf| file_name(path).is_some_and(|name| NODES.iter().any(|node| name.starts_with(node)));
+    entries(&sys.join("bus/pci/devices")).iter().any(|link| is_gpu(link))
+        || proc.join("driver/nvidia").exists()
+        || entries(&root.join("dev")).iter().any(is_node)
+}
+
 fn is_gpu(folder: &Path) -> bool {
     text::text(&folder.join("vendor")).as_deref() == Some(NVIDIA)
         && text::text(&folder.join("class")).is_some_and(|class| class.starts_with(DISPLAY))
@@ -139,6 +151,29 @@ mod tests {
         assert_eq!(NvidiaGpu::all(empty.root(), empty.root()), []);
         for (class, vendor) in [("0x030000", "0x1002"), ("0x040300", "0x10de"), ("", "")] {
             assert_eq!(NvidiaGpu::all(machine(class, vendor).root(), empty.root()), [], "{class} {vendor}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_is_shown_by_its_bus_its_driver_or_a_node() {
+        let empty = FakeTree::new();
+        let shown = |sys: &FakeTree, root: &FakeTree| is_nvidia_gpu_shown(sys.root(), &root.path("proc"), root.root());
+        assert!(!shown(&empty, &empty));
+        assert!(shown(&machine("0x030200\n", "0x10de\n"), &empty));
+        // A sound device of the same maker, and another maker's GPU.
+        assert!(!shown(&machine("0x040300\n", "0x10de\n"), &empty));
+        assert!(!shown(&machine("0x030000\n", "0x1002\n"), &empty));
+        for (name, is_gpu) in [
+            ("proc/driver/nvidia/version", true),
+            ("dev/nvidiactl", true),
+            ("dev/nvidia0", true),
+            ("dev/dxg", true),
+            ("dev/nvme0n1", false),
+            ("dev/dri/card0", false),
+        ] {
+            let root = FakeTree::new();
+            root.file(name, "");
+            assert_eq!(shown(&empty, &root), is_gpu, "{name}");
         }
     }
 }

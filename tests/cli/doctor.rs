@@ -1,8 +1,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -10,6 +8,9 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 use tempfile::tempdir;
 
+use crate::common::is_root;
+use crate::common::privilege::{Outside, Reduced};
+use crate::common::seccomp::Deny;
 use crate::run::{Answer, forebay, pattern, run, write};
 
 /// The findings of `forebay doctor --json`, each checked against the contract.
@@ -185,31 +186,67 @@ fn a_reader_that_leaves_is_no_mistake() {
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
 }
 
+/// What a limit says of locked memory, and what registering so much does, by a program of its own: this one.
 #[test]
-fn locked_memory_is_a_no_for_who_may_not_lock_enough() {
-    const NOBODY: u32 = 65534;
-    if !fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
-        eprintln!("skipped: only root can become nobody");
+fn locked_memory_is_a_no_exactly_if_it_cannot_be_registered() {
+    const USER: u32 = 65_521;
+    if !is_root() {
+        eprintln!("skipped: only root can become another user");
         return;
     }
-    let command = |budget: &str| {
-        let mut command = forebay();
-        command.args(["doctor", "/", "--json", "--budget", budget]).uid(NOBODY).gid(NOBODY);
-        command.output()
+    let outside = Outside::new();
+    let program = outside.copy(Path::new(env!("CARGO_BIN_EXE_forebay")));
+    let judged = |what: &str, mut command: std::process::Command, budget: &str| {
+        command.args(["doctor", "/", "--json", "--budget", budget]);
+        let answer = Answer::of(&mut command);
+        assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{what}");
+        let all = findings(&answer.stdout);
+        let ring =
+            all.iter().find(|finding| finding["subject"] == "fixed_buffers").map(|found| found["verdict"].clone());
+        (of_kind(&all, "memlock").clone(), ring)
     };
-    let (Ok(large), Ok(none)) = (command("1TiB"), command("0")) else {
-        eprintln!("skipped: nobody may not run the binary where it lies");
+    let limited = Reduced::new().user(USER).memlock(1 << 20);
+    let (large, ring) = judged("1 MiB", limited.command(&program), "64MiB");
+    let Some(ring) = ring else {
+        eprintln!("skipped: no io_uring here");
         return;
     };
-    let (large, none) = (findings(&large.stdout), findings(&none.stdout));
-    if text(of_kind(&large, "memlock"), "reason").starts_with("unlimited") {
-        eprintln!("skipped: locked memory is not limited here");
+    assert_eq!((&large["verdict"], &ring), (&"no".into(), &"no".into()), "{large}");
+    assert!(text(&large, "fix").contains("ulimit -l"), "{large}");
+    let roomy = Reduced::new().user(USER).memlock(6 << 20);
+    let (small, ring) = judged("6 MiB", roomy.command(&program), "2MiB");
+    assert_eq!((&small["verdict"], ring), (&"yes".into(), Some("yes".into())), "{small}");
+    let (forbidden, _) = judged("EPERM", Reduced::new().deny(&[Deny::Register(1)]).command(&program), "4MiB");
+    assert!(forbidden["verdict"] == "no" && text(&forbidden, "fix").contains("io_uring_register"), "{forbidden}");
+}
+
+/// All capabilities in a user namespace of its own are none against the limits of the machine.
+#[test]
+fn a_capability_in_a_user_namespace_is_none() {
+    if !is_root() {
+        eprintln!("skipped: a low hard limit needs root");
         return;
     }
-    assert_eq!(of_kind(&large, "memlock")["verdict"], "no");
-    assert!(text(of_kind(&large, "memlock"), "fix").contains("ulimit -l"));
-    assert_eq!(of_kind(&large, "memory")["verdict"], "no");
-    assert_eq!(of_kind(&none, "memlock")["verdict"], "yes");
+    let outside = Outside::new();
+    let program = outside.copy(Path::new(env!("CARGO_BIN_EXE_forebay")));
+    let limited = Reduced::new().user(65_522).memlock(1 << 20);
+    let inside = |program: &Path| {
+        let mut command = limited.command(Path::new("unshare"));
+        command.arg("-Ur").arg(program);
+        command
+    };
+    if !inside(Path::new("true")).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no user namespaces here");
+        return;
+    }
+    let answer = Answer::of(inside(&program).args(["doctor", "/", "--json", "--budget", "64MiB"]));
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let all = findings(&answer.stdout);
+    let memlock = of_kind(&all, "memlock");
+    if all.iter().any(|finding| finding["subject"] == "uring" && finding["verdict"] == "yes") {
+        assert_eq!(memlock["verdict"], "no", "{memlock}");
+    }
+    assert!(!memlock.to_string().contains("CAP_IPC_LOCK"), "{memlock}");
 }
 
 /// Whether the machine shows an NVIDIA GPU or its driver, told apart from the program's own way of looking.

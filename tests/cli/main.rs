@@ -19,6 +19,7 @@ mod device;
 mod doctor;
 mod inspect;
 mod load;
+mod no_gpu;
 mod order;
 mod pack;
 mod read;

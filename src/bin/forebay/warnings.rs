@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -21,6 +22,16 @@ pub fn install() {
     // Only an earlier subscriber makes this fail, and then that one prints.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
+
+/// Does what warns of something that the caller tells of itself. Of any thread's warnings meanwhile none is printed.
+pub fn muted<T>(work: impl FnOnce() -> T) -> T {
+    MUTED.store(true, Ordering::Relaxed);
+    let outcome = work();
+    MUTED.store(false, Ordering::Relaxed);
+    outcome
+}
+
+static MUTED: AtomicBool = AtomicBool::new(false);
 
 struct OneLine;
 
@@ -63,7 +74,9 @@ struct Lines;
 
 impl io::Write for Lines {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        stderr::line(String::from_utf8_lossy(event).trim_end());
+        if !MUTED.load(Ordering::Relaxed) {
+            stderr::line(String::from_utf8_lossy(event).trim_end());
+        }
         Ok(event.len())
     }
 

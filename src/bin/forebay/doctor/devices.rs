@@ -1,6 +1,7 @@
 //! The devices that bytes can land on, tried by opening them, and cuFile, tried by starting it.
 
-use forebay::{Carrier, Device};
+use forebay::facts::gds::is_nvidia_gpu_shown;
+use forebay::{Carrier, Device, facts};
 
 use crate::args::{self, Common, Route};
 use crate::byte_count::shown;
@@ -29,6 +30,10 @@ pub fn targets(common: &Common) -> (Vec<Target>, Vec<Finding>) {
         args::Device::Host => {}
         args::Device::Cuda(ordinal) => look_at(ordinal as usize, &format!("cuda:{ordinal}"), common.route, &mut found),
         args::Device::Auto => match Device::count_cuda() {
+            Ok(0) | Err(_) if !is_nvidia_gpu_shown(facts::sys(), facts::proc(), facts::root()) => {
+                let reason = "this machine shows no NVIDIA GPU: bytes land in host memory";
+                found.1.push(Finding::note("device", "cuda", reason));
+            }
             // The error says more than that there are none.
             Ok(0) => look_at(0, "cuda", common.route, &mut found),
             Ok(count) => {

@@ -3,21 +3,25 @@
 use std::time::Duration;
 
 use forebay::{EngineChoice, Reader, ReaderBuilder, RingFeatures, facts};
+use nix::errno::Errno;
 
 use crate::args::Engine;
+use crate::warnings;
 
 use super::advice::split;
 use super::finding::Finding;
+use super::machine::ALLOW_REGISTER;
+use super::trial::Trial;
 
 /// Enough for an engine to start, so that a large budget is not what makes it fail.
 const BUDGET: u64 = 1 << 20;
 const PREAD_INSTEAD: &str = "use --engine pread";
 
 /// Findings on the engine asked for, or on both.
-pub fn findings(asked: Engine) -> Vec<Finding> {
+pub fn findings(asked: Engine, trial: &Trial) -> Vec<Finding> {
     let mut findings = Vec::new();
     if asked != Engine::Pread {
-        findings.extend(uring());
+        findings.extend(uring(trial));
     }
     if asked != Engine::Uring {
         findings.push(pread());
@@ -26,7 +30,7 @@ pub fn findings(asked: Engine) -> Vec<Finding> {
     findings
 }
 
-fn uring() -> Vec<Finding> {
+fn uring(trial: &Trial) -> Vec<Finding> {
     let features = match started(builder(EngineChoice::Uring)) {
         Ok(features) => features.unwrap_or_default(),
         Err(error) => {
@@ -37,27 +41,46 @@ fn uring() -> Vec<Finding> {
     let reason = format!("a ring was built and answered, with {}", flags(&features));
     vec![
         Finding::yes("engine", "uring", reason),
-        feature("fixed_buffers", features.fixed_buffers, "memory is registered with the ring", FIXED_BUFFERS),
-        feature("fixed_files", features.fixed_files, "files are registered with the ring", FIXED_FILES),
+        fixed_buffers(trial),
+        fixed_files(&features),
         optional("iopoll", builder(EngineChoice::Uring).iopoll(true), |features| features.iopoll),
         optional("sqpoll", builder(EngineChoice::Uring).sqpoll(Some(SQPOLL_IDLE)), |features| features.sqpoll),
     ]
 }
 
 const SQPOLL_IDLE: Duration = Duration::from_millis(10);
-const FIXED_BUFFERS: [&str; 2] = [
-    "the kernel did not register the buffers, so that it pins pages anew for each read",
-    "raise RLIMIT_MEMLOCK (`ulimit -l unlimited`), and allow io_uring_register in the seccomp filter if there is one",
-];
-const FIXED_FILES: [&str; 2] = [
-    "the kernel did not register files, so that it looks them up for each read",
-    "allow io_uring_register in the seccomp filter if there is one, or use a newer kernel",
-];
 
-fn feature(subject: &'static str, has: bool, yes: &str, [reason, fix]: [&str; 2]) -> Finding {
-    match has {
-        true => Finding::yes("ring", subject, yes),
-        false => Finding::no("ring", subject, reason, fix),
+/// Of the whole budget: a little memory is registered where that much is not.
+fn fixed_buffers(trial: &Trial) -> Finding {
+    const SUBJECT: &str = "fixed_buffers";
+    match trial.registered {
+        Some(Ok(())) => Finding::yes("ring", SUBJECT, "the budget was registered with a ring"),
+        Some(Err(errno)) => {
+            let error = errno.map_or_else(String::new, |errno| format!(" ({})", Errno::from_raw(errno).desc()));
+            let reason =
+                format!("the budget was not registered{error}, so that the kernel pins pages anew for each read");
+            let fix = match errno.map(Errno::from_raw) {
+                Some(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => ALLOW_REGISTER,
+                _ => "see memlock above, or use a smaller --budget",
+            };
+            Finding::no("ring", SUBJECT, reason, fix)
+        }
+        None => {
+            let why = trial.failed.as_deref().unwrap_or("no ring could be built with the budget");
+            Finding::note("ring", SUBJECT, why)
+        }
+    }
+}
+
+fn fixed_files(features: &RingFeatures) -> Finding {
+    const SUBJECT: &str = "fixed_files";
+    match features.fixed_files {
+        true => Finding::yes("ring", SUBJECT, "files are registered with the ring"),
+        false => {
+            let reason = "the kernel did not register files, so that it looks them up for each read";
+            let fix = "allow io_uring_register in the seccomp filter if there is one, or use a newer kernel";
+            Finding::no("ring", SUBJECT, reason, fix)
+        }
     }
 }
 
@@ -91,13 +114,11 @@ fn cachestat() -> Finding {
     match facts::try_cachestat() {
         Ok(()) => Finding::yes(KIND, "kernel", "tells what part of a file is in the page cache"),
         Err(error) => {
-            let reason = format!("{error}: the slower mincore is asked instead");
-            Finding::no(
-                KIND,
-                "kernel",
-                with_filter(&reason),
-                "use Linux 6.5 or newer, and allow cachestat in the seccomp filter",
-            )
+            let fix = match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::ENOSYS) => "use Linux 6.5 or newer, and a seccomp filter that knows the call",
+                _ => "allow cachestat in the seccomp filter, or the security module, that forbids it",
+            };
+            Finding::no(KIND, "kernel", format!("{error}: the slower mincore is asked instead"), fix)
         }
     }
 }
@@ -108,7 +129,7 @@ fn builder(engine: EngineChoice) -> ReaderBuilder {
 
 /// Starts an engine and ends it again.
 fn started(builder: ReaderBuilder) -> Result<Option<RingFeatures>, String> {
-    builder.build().map(|reader| reader.ring_features()).map_err(|error| error.to_string())
+    warnings::muted(|| builder.build()).map(|reader| reader.ring_features()).map_err(|error| error.to_string())
 }
 
 fn flags(features: &RingFeatures) -> String {
@@ -119,12 +140,4 @@ fn flags(features: &RingFeatures) -> String {
     ];
     let taken: Vec<&str> = flags.iter().filter(|(has, _)| *has).map(|(_, flag)| *flag).collect();
     if taken.is_empty() { "none of the newer flags".to_owned() } else { taken.join(", ") }
-}
-
-/// Adds what often lies behind a refusal.
-fn with_filter(reason: &str) -> String {
-    match facts::is_filtered(facts::proc()) {
-        Some(true) => format!("{reason} (a seccomp filter is in place)"),
-        _ => reason.to_owned(),
-    }
 }

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use forebay::facts;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use forebay::{PageKind, facts};
+use nix::errno::Errno;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::byte_count::shown;
 
 use super::finding::Finding;
+use super::trial::Trial;
 
 /// The page size that the arena asks for when huge pages are reserved.
 const HUGE_PAGE: u64 = 2 << 20;
@@ -18,6 +20,8 @@ pub struct Machine<'a> {
     pub sys: &'a Path,
     pub proc: &'a Path,
     pub budget: u64,
+    /// What became of a reader with that much.
+    pub trial: &'a Trial,
 }
 
 impl Machine<'_> {
@@ -62,22 +66,29 @@ impl Machine<'_> {
         let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_MEMLOCK) else {
             return Finding::note("memlock", SUBJECT, "the kernel does not tell the limit");
         };
-        if facts::may_lock_memory(self.proc) == Some(true) {
-            let reason = format!("{}, but CAP_IPC_LOCK lets this process lock any amount", limit(soft));
-            return Finding::yes("memlock", SUBJECT, reason);
+        let (budget, limits) = (shown(self.budget), format!("{} (hard limit {})", limit(soft), limit(hard)));
+        match self.trial.registered {
+            Some(Ok(())) => {
+                Finding::yes("memlock", SUBJECT, format!("{limits}: the budget, {budget}, was registered with a ring"))
+            }
+            Some(Err(errno)) => {
+                let error = errno.map_or_else(String::new, |errno| format!(": {}", Errno::from_raw(errno).desc()));
+                let reason = format!(
+                    "{limits}: the budget, {budget}, could not be registered with a ring{error}; reads work, but the \
+                     kernel pins pages anew for each"
+                );
+                let fix = match errno.map(Errno::from_raw) {
+                    Some(Errno::ENOMEM) => LOCK_MORE,
+                    Some(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => ALLOW_REGISTER,
+                    _ => "use a smaller --budget, and see the kernel log",
+                };
+                Finding::no("memlock", SUBJECT, reason, fix)
+            }
+            None => {
+                let why = self.trial.failed.as_deref().unwrap_or("without io_uring no memory is locked");
+                Finding::note("memlock", SUBJECT, format!("{limits}; {why}"))
+            }
         }
-        let budget = shown(self.budget);
-        if soft >= self.budget {
-            return Finding::yes("memlock", SUBJECT, format!("{}, the budget is {budget}", limit(soft)));
-        }
-        let reason = format!(
-            "{} (hard limit {}), the budget is {budget}: reads work, but buffers may not be registered with the ring",
-            limit(soft),
-            limit(hard)
-        );
-        let fix = "`ulimit -l unlimited`, LimitMEMLOCK=infinity for a service, `--ulimit memlock=-1` for a container, \
-                   or a smaller --budget";
-        Finding::no("memlock", SUBJECT, reason, fix)
     }
 
     fn huge_pages(&self) -> Vec<Finding> {
@@ -98,6 +109,11 @@ impl Machine<'_> {
             return (reserved > 0).then(|| Finding::note("huge_pages", subject, reason));
         }
         let free = pool.free.unwrap_or_default();
+        if free >= wanted && self.trial.pages == Some(PageKind::Transparent) {
+            let reason = format!("{free} of {reserved} free, but this process was given none of them");
+            let fix = "raise hugetlb.2MB.max of its control group (`--hugetlb-limit`, hugepages-2Mi)";
+            return Some(Finding::no("huge_pages", subject, reason, fix));
+        }
         if free >= wanted {
             let reason = format!("{free} of {reserved} free, the budget needs {wanted}");
             return Some(Finding::yes("huge_pages", subject, reason));
@@ -119,7 +135,17 @@ impl Machine<'_> {
                 let fix = "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`";
                 Finding::no(KIND, setting.enabled, "buffers are made of small pages, slower to pin and to map", fix)
             }
-            enabled => Finding::yes(KIND, enabled, format!("buffers may have them{defrag}")),
+            enabled => match (self.trial.pages, self.trial.huge_bytes) {
+                (Some(PageKind::Transparent), Some(0)) if self.budget >= HUGE_PAGE => {
+                    let reason = format!("a buffer of {} was given none{defrag}", shown(self.budget));
+                    Finding::note(KIND, enabled, reason)
+                        .fix("free memory, or compact it (`echo 1 > /proc/sys/vm/compact_memory`)")
+                }
+                (Some(PageKind::Transparent), Some(bytes)) if bytes > 0 => {
+                    Finding::yes(KIND, enabled, format!("a buffer was given {} of them{defrag}", shown(bytes)))
+                }
+                _ => Finding::note(KIND, enabled, format!("buffers may have them{defrag}")),
+            },
         }
     }
 
@@ -144,6 +170,11 @@ impl Machine<'_> {
     }
 }
 
+const LOCK_MORE: &str = "`ulimit -l unlimited`, LimitMEMLOCK=infinity for a service, `--ulimit memlock=-1` for a container, \
+                         or a smaller --budget";
+pub const ALLOW_REGISTER: &str =
+    "allow io_uring_register in the seccomp filter, or the security module, that forbids it";
+
 /// Reads need few descriptors at once, since files are closed and opened again as needed; this many are plenty.
 const PLENTY_OF_FILES: u64 = 1024;
 
@@ -152,8 +183,14 @@ fn open_files() -> Finding {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return Finding::note("open_files", SUBJECT, "the kernel does not tell the limit");
     };
-    let now = if soft < hard { format!("{soft}, raised to {hard} for reads") } else { soft.to_string() };
-    if hard >= PLENTY_OF_FILES {
+    // As a reader does.
+    let raised = if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) };
+    let (now, allowed) = match raised {
+        Ok(()) if soft < hard => (format!("{soft}, raised to {hard} for reads"), hard),
+        Ok(()) => (soft.to_string(), soft),
+        Err(error) => (format!("{soft}, and it could not be raised to {hard}: {}", error.desc()), soft),
+    };
+    if allowed >= PLENTY_OF_FILES {
         return Finding::yes("open_files", SUBJECT, now);
     }
     let reason = format!("{now}: data sets of many files are opened again and again");

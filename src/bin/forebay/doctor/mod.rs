@@ -1,6 +1,6 @@
 //! `forebay doctor`: what this machine can do, each "no" with its reason and its fix.
 //!
-//! Judges facts and tries engines; changes nothing and makes no file.
+//! Judges facts, and tries engines, memory and reads wherever something can be tried; makes no file.
 
 mod advice;
 mod devices;
@@ -13,13 +13,14 @@ mod machine;
 mod path;
 mod routes;
 mod table;
+mod trial;
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use forebay::facts;
 
-use crate::args::{Common, Doctor};
+use crate::args::{Common, Doctor, Engine};
 use crate::failure::{Failure, Outcome};
 use crate::json;
 use crate::stderr;
@@ -31,6 +32,7 @@ use gpu::{Gpus, Roots};
 use machine::Machine;
 use path::Subject;
 use table::Section;
+use trial::Trial;
 
 /// What a reader takes that is not told otherwise.
 const DEFAULT_BUDGET: u64 = 256 << 20;
@@ -68,9 +70,9 @@ pub fn run(common: &Common, doctor: &Doctor) -> Outcome {
 
 fn machine(common: &Common, gpus: &Gpus) -> Vec<Finding> {
     let budget = common.budget.map_or(DEFAULT_BUDGET, |budget| budget.0);
-    let machine = Machine { sys: facts::sys(), proc: facts::proc(), budget };
-    let mut findings = machine.findings();
-    findings.extend(engines::findings(common.engine));
+    let trial = Trial::new(common.engine != Engine::Pread, budget);
+    let mut findings = Machine { sys: facts::sys(), proc: facts::proc(), budget, trial: &trial }.findings();
+    findings.extend(engines::findings(common.engine, &trial));
     findings.extend(gpus.machine(budget));
     findings
 }

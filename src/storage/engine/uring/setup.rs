@@ -29,6 +29,8 @@ pub struct RingFeatures {
     pub iopoll: bool,
     /// The arena is registered, so that the kernel need not pin its pages for each read.
     pub fixed_buffers: bool,
+    /// The error number with which the kernel refused to register the arena; `None` where it was registered, or not tried.
+    pub fixed_buffers_error: Option<i32>,
     /// Files can be registered, so that the kernel need not look them up for each read.
     pub fixed_files: bool,
 }
@@ -60,13 +62,13 @@ fn polled_ring(depth: u32) -> io::Result<IoUring> {
     builder.build(depth.next_power_of_two()).or_else(|_| IoUring::builder().dontfork().setup_iopoll().build(depth))
 }
 
-/// Registers the arena, which the ring can do without.
-pub(super) fn registered(ring: &IoUring, arena: &Arena, warns: bool) -> Option<Buffers> {
+/// Registers the arena, which the ring can do without; `None` in place of an error where it was not tried.
+pub(super) fn registered(ring: &IoUring, arena: &Arena, warns: bool) -> Result<Buffers, Option<i32>> {
     if !arena.is_touched() {
-        return None;
+        return Err(None);
     }
     match Buffers::register(&ring.submitter(), arena) {
-        Ok(buffers) => Some(buffers),
+        Ok(buffers) => Ok(buffers),
         Err(error) => {
             if warns {
                 tracing::warn!(
@@ -74,7 +76,7 @@ pub(super) fn registered(ring: &IoUring, arena: &Arena, warns: bool) -> Option<B
                     registration_fix(&error, arena.budget())
                 );
             }
-            None
+            Err(error.raw_os_error())
         }
     }
 }

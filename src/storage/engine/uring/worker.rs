@@ -91,11 +91,15 @@ impl Worker {
         warns: bool,
     ) -> Result<(Self, RingFeatures), EngineError> {
         let (ring, mut features) = setup::ring(settings)?;
-        let buffers = setup::registered(&ring, &arena, warns);
+        let (buffers, refused) = match setup::registered(&ring, &arena, warns) {
+            Ok(buffers) => (Some(buffers), None),
+            Err(refused) => (None, refused),
+        };
         let files = FixedFiles::register(&ring.submitter());
         let polled =
             if settings.iopoll { setup::polled(settings.depth, buffers.is_some(), &arena, warns) } else { None };
         features.fixed_buffers = buffers.is_some();
+        features.fixed_buffers_error = refused;
         features.fixed_files = files.has_places();
         features.iopoll = polled.is_some();
         let worker = Self {

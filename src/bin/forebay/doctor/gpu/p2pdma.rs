@@ -31,7 +31,11 @@ impl Ways<'_> {
 
     fn p2pdma_possible(&self, untold: &[&str]) -> Finding {
         let finding = match untold {
-            [] => Finding::yes(KIND, "kernel", "kernel and driver have all that it needs"),
+            [] => Finding::note(
+                KIND,
+                "kernel",
+                "kernel and driver have all that it needs; whether a file is read directly is tried by its route",
+            ),
             untold => {
                 let reason = format!("nothing speaks against it, but not told: {}", untold.join("; "));
                 Finding::note(KIND, "kernel", reason)

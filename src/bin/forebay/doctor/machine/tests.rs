@@ -11,7 +11,7 @@ const BUDGET: u64 = 256 << 20;
 fn findings(files: &[(&str, &str)]) -> Vec<Finding> {
     let root = machine(files);
     let (sys, proc) = (root.path().join("sys"), root.path().join("proc"));
-    Machine { sys: &sys, proc: &proc, budget: BUDGET }.findings()
+    Machine { sys: &sys, proc: &proc, budget: BUDGET, trial: &Trial::default() }.findings()
 }
 
 fn machine(files: &[(&str, &str)]) -> TempDir {
@@ -31,7 +31,7 @@ fn of_kind(files: &[(&str, &str)], kind: &str) -> Finding {
 #[test]
 fn a_machine_that_shows_nothing_is_all_notes_but_for_limits() {
     for finding in findings(&[]) {
-        let limit = ["memlock", "open_files"].contains(&finding.kind);
+        let limit = finding.kind == "open_files";
         assert!(limit || finding.verdict == Verdict::Note, "{finding:?}");
     }
 }
@@ -67,7 +67,8 @@ fn huge_pages_are_counted_against_the_budget() {
 fn transparent_huge_pages_that_are_off_are_a_no() {
     let file = "sys/kernel/mm/transparent_hugepage/enabled";
     assert_eq!(of_kind(&[(file, "always madvise [never]\n")], "transparent_huge_pages").verdict, Verdict::No);
-    assert_eq!(of_kind(&[(file, "always [madvise] never\n")], "transparent_huge_pages").verdict, Verdict::Yes);
+    // Allowed is not given: that is seen by trying.
+    assert_eq!(of_kind(&[(file, "always [madvise] never\n")], "transparent_huge_pages").verdict, Verdict::Note);
 }
 
 #[test]
@@ -82,9 +83,21 @@ fn one_node_needs_no_placing_and_several_are_listed() {
     assert_eq!(both, ["4 CPUs: 0-3", "memory without CPUs"]);
 }
 
+/// A capability, a limit and what the kernel did, which alone counts.
 #[test]
-fn the_capability_to_lock_outweighs_the_limit() {
-    let able = of_kind(&[("proc/self/status", "CapEff:\t0000000000004000\n")], "memlock");
-    assert_eq!(able.verdict, Verdict::Yes);
-    assert!(able.reason.unwrap().contains("CAP_IPC_LOCK"));
+fn locked_memory_is_judged_by_what_the_kernel_did() {
+    let able = machine(&[("proc/self/status", "CapEff:\t000001ffffffffff\n")]);
+    let judged = |registered| {
+        let trial = Trial { registered, ..Trial::default() };
+        let proc = able.path().join("proc");
+        let machine = Machine { sys: &able.path().join("sys"), proc: &proc, budget: BUDGET, trial: &trial };
+        machine.findings().into_iter().find(|finding| finding.kind == "memlock").unwrap()
+    };
+    assert_eq!(judged(Some(Ok(()))).verdict, Verdict::Yes);
+    let limited = judged(Some(Err(Some(12))));
+    assert_eq!(limited.verdict, Verdict::No);
+    assert!(limited.fix.unwrap().contains("ulimit -l") && !limited.reason.unwrap().contains("CAP_"));
+    let forbidden = judged(Some(Err(Some(1))));
+    assert!(forbidden.verdict == Verdict::No && forbidden.fix.unwrap().contains("io_uring_register"));
+    assert_eq!(judged(None).verdict, Verdict::Note);
 }
