@@ -6,7 +6,8 @@ use super::error::DatasetError;
 use super::fields::Fields;
 use super::fingerprint::Fingerprint;
 use super::source::DataFile;
-use super::spec::{SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
+use super::verified::{Checksums, RangeCheck};
 use crate::error::Error;
 use crate::route::Carrier;
 use crate::storage::File;
@@ -57,9 +58,9 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// Whether files keep checksums of samples, so that what was read of one can be [checked](Self::check).
-    fn has_checksums(&self) -> bool {
-        false
+    /// What the files keep checksums of, so that what was read of a sample can be [checked](Self::check).
+    fn checksums(&self) -> Checksums {
+        Checksums::None
     }
 
     /// Checks what was read of sample `index` against the checksum that its file keeps. `fields` are the bytes of its
@@ -71,6 +72,14 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
         let _ = (index, fields);
         Ok(())
+    }
+
+    /// Begins the check of one range that [`locate`](Self::locate) or [`stored`](Self::stored) gave, for what reads files
+    /// and not samples, such as [`pack`](crate::pack::pack). `None` where the files keep no checksum that covers it: then
+    /// whole samples are read and [checked](Self::check).
+    fn check_range(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+        let _ = range;
+        None
     }
 
     /// The tensors of sample `index`, and the places of their bytes.
@@ -151,12 +160,16 @@ macro_rules! dataset_behind {
                 (**self).is_empty()
             }
 
-            fn has_checksums(&self) -> bool {
-                (**self).has_checksums()
+            fn checksums(&self) -> Checksums {
+                (**self).checksums()
             }
 
             fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
                 (**self).check(index, fields)
+            }
+
+            fn check_range(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+                (**self).check_range(range)
             }
 
             fn sample(&self, index: u64) -> Result<SampleSpec, DatasetError> {

@@ -35,6 +35,7 @@ mod tar;
 mod text;
 mod tfrecord;
 mod tokens;
+mod verified;
 mod webdataset;
 
 pub use compound::{Concat, Mixture, Subset};
@@ -60,4 +61,6 @@ pub(crate) use text::brief;
 pub use text::shown;
 pub use tfrecord::{Corrupt, TfRecord};
 pub use tokens::Tokens;
+pub use verified::{Checksums, RangeCheck};
+pub(crate) use verified::{StreamCheck, Verified};
 pub use webdataset::{TarIndex, WebDataset};

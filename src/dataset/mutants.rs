@@ -25,6 +25,10 @@ enum Edit {
     /// The same as digits.
     Digits(Index, &'static str),
     Cut(Index),
+    /// Bytes behind the end.
+    Append(Vec<u8>),
+    /// The file once more behind itself and so many zeros, as `cat` joins files.
+    Join(usize),
 }
 
 /// One to five edits.
@@ -46,6 +50,8 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
         (at(), prop::sample::select(vec![2, 4, 8]), number).prop_map(|(at, width, n)| Edit::Number(at, width, n)),
         (at(), prop::sample::select(digits.to_vec())).prop_map(|(at, digits)| Edit::Digits(at, digits)),
         at().prop_map(Edit::Cut),
+        prop::collection::vec(any::<u8>(), 1..600).prop_map(Edit::Append),
+        (0..3_usize, 0..600_usize).prop_map(|(blocks, more)| Edit::Join(blocks * 512 + more * (blocks % 2))),
     ];
     prop::collection::vec(edit, 1..=5)
 }
@@ -73,6 +79,13 @@ fn edited(sound: &[u8], edits: &[Edit]) -> Vec<u8> {
             Edit::Number(at, width, number) => over(&mut bytes, at, &number.to_le_bytes()[..*width]),
             Edit::Digits(at, digits) => over(&mut bytes, at, digits.as_bytes()),
             Edit::Cut(at) => bytes.truncate(at.index(len)),
+            Edit::Append(junk) => bytes.extend_from_slice(junk),
+            Edit::Join(zeros) if len < 1 << 20 => {
+                let again = bytes.clone();
+                bytes.resize(len + zeros, 0);
+                bytes.extend(again);
+            }
+            Edit::Join(_) => {}
         }
     }
     bytes

@@ -8,7 +8,7 @@ use super::caught;
 use super::error::LoaderFault;
 use super::plan::Window;
 use super::transform::{Output, Sample, Transform, apply_caught};
-use crate::dataset::{Dataset, brief};
+use crate::dataset::{Dataset, Verified, brief};
 use crate::memory::{Slot, copy};
 use crate::route::{Carrier, FillPlan, Filled, RouteBytes};
 use crate::storage::Pieces;
@@ -100,7 +100,7 @@ impl Work {
             let outcome = source.read(window, sample, slot.len(), carried).and_then(|read| {
                 let mut joined = Vec::new();
                 let fields = fields_of(window, sample, &read, &mut joined);
-                self.check(index, &fields)?;
+                let fields = caught::verified(&*self.dataset, index, &fields)?;
                 let mut rows = rows_of(row, batch, slot);
                 self.fill(window, sample, batch.step.at.epoch, &fields, &mut rows)
             });
@@ -113,22 +113,16 @@ impl Work {
         }
     }
 
-    fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), LoaderFault> {
-        match self.dataset.has_checksums() {
-            true => caught::check(&*self.dataset, index, fields),
-            false => Ok(()),
-        }
-    }
-
     /// Fills the rows of a sample, each as long as its tensor at least; what is longer is padded.
     fn fill(
         &self,
         window: &Window,
         sample: usize,
         epoch: u64,
-        fields: &[&[u8]],
+        fields: &Verified<&[&[u8]]>,
         rows: &mut [&mut [u8]],
     ) -> Result<(), LoaderFault> {
+        let fields = *fields.bytes();
         let transformed = self.transform.is_some();
         let range = if transformed { window.output_of(sample) } else { window.input_of(sample) };
         let specs = &window.tensors(transformed)[range];

@@ -2,7 +2,7 @@
 
 use super::error::LoaderFault;
 use super::transform::panicking;
-use crate::dataset::{Dataset, Fields, SampleSpec};
+use crate::dataset::{Dataset, Fields, SampleSpec, Verified};
 
 /// [`Dataset::locate`].
 pub(super) fn locate(dataset: &dyn Dataset, index: u64, sample: &mut SampleSpec) -> Result<(), LoaderFault> {
@@ -14,9 +14,13 @@ pub(super) fn fields(dataset: &dyn Dataset) -> Option<Fields> {
     panicking(|| dataset.fields()).ok().flatten()
 }
 
-/// [`Dataset::check`].
-pub(super) fn check(dataset: &dyn Dataset, index: u64, fields: &[&[u8]]) -> Result<(), LoaderFault> {
-    panicking(|| dataset.check(index, fields)).map_err(panicked)?.map_err(LoaderFault::from)
+/// The tensors of a sample, checked by [`Dataset::check`].
+pub(super) fn verified<'a>(
+    dataset: &dyn Dataset,
+    index: u64,
+    fields: &'a [&'a [u8]],
+) -> Result<Verified<&'a [&'a [u8]]>, LoaderFault> {
+    panicking(|| Verified::sample(dataset, index, fields)).map_err(panicked)?.map_err(LoaderFault::from)
 }
 
 /// [`Dataset::id`], or the number where it has none to give.

@@ -13,6 +13,7 @@ use super::rows::Ragged;
 use super::shared::{Doing, Shared};
 use super::stage::Stage;
 use super::timeline::Timeline;
+use crate::dataset::Checksums;
 use crate::device::DeviceKind;
 use crate::memory::Slot;
 use crate::route::{Carrier, CarryError, CarryFault, FillPlan, Landing, RouteBytes};
@@ -32,8 +33,14 @@ pub(super) struct Means {
 
 impl Means {
     pub(super) fn new(carrier: Carrier, pool: Pool, work: Work, ragged: Ragged, shared: Arc<Shared>) -> Self {
-        let by_processor = work.transform.is_some() || work.dataset.has_checksums() || ragged == Ragged::Padded;
         let on_device = carrier.device().kind() != DeviceKind::Host;
+        let checks = match work.dataset.checksums() {
+            Checksums::None => false,
+            // On a device they would cost the direct route, and say nothing before a whole pass is over.
+            Checksums::Members => !on_device,
+            Checksums::Samples => true,
+        };
+        let by_processor = work.transform.is_some() || checks || ragged == Ragged::Padded;
         Self { carrier, pool, work, by_processor, on_device, shared, awake_since: Instant::now() }
     }
 

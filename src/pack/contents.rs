@@ -23,7 +23,8 @@ pub(super) trait Contents {
     fn ranges(&self, number: usize, give: Give<'_>) -> Result<(), PackError>;
 }
 
-pub(super) type Give<'a> = &'a mut dyn FnMut(FileRange) -> Result<(), PackError>;
+/// Takes a range, and the sample that it belongs to, where there are samples.
+pub(super) type Give<'a> = &'a mut dyn FnMut(FileRange, Option<u64>) -> Result<(), PackError>;
 
 /// One file, without its data.
 pub(super) struct Shard {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::error::PackError;
 use super::header::BLOCK;
 use super::writer::Writer;
-use crate::dataset::{DataFile, DatasetError, FileRange};
+use crate::dataset::{Checksums, Dataset, DatasetError, FileRange, StreamCheck, Verified};
 use crate::route::{Carrier, Carry};
 use crate::storage::{Extent, File};
 
@@ -15,7 +15,10 @@ const AHEAD: usize = 2;
 
 pub(super) struct Feed<'a> {
     carrier: &'a Carrier,
-    listed: &'a [DataFile],
+    dataset: &'a dyn Dataset,
+    check: StreamCheck<'a>,
+    /// The sample that was last checked as a whole, since its ranges cannot be checked by themselves.
+    checked: Option<u64>,
     opened: Vec<Option<File>>,
     /// What comes into the next piece, and the memory that it takes at most.
     piece: Vec<Extent>,
@@ -28,14 +31,16 @@ pub(super) struct Feed<'a> {
 }
 
 impl<'a> Feed<'a> {
-    pub(super) fn new(carrier: &'a Carrier, files: &'a [DataFile], progress: &'a dyn Fn(u64)) -> Self {
+    pub(super) fn new(carrier: &'a Carrier, dataset: &'a dyn Dataset, progress: &'a dyn Fn(u64)) -> Self {
         const MOST: u64 = 16 << 20;
         // One for what lies scattered between the others.
         let limit = (carrier.reader().arena().budget() / (AHEAD as u64 + 2)).min(MOST);
         Self {
             carrier,
-            listed: files,
-            opened: vec![None; files.len()],
+            dataset,
+            check: StreamCheck::new(dataset),
+            checked: None,
+            opened: vec![None; dataset.files().len()],
             piece: Vec::new(),
             cost: 0,
             limit,
@@ -45,8 +50,18 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// Takes the bytes of a range behind those before, and writes what has arrived meanwhile.
-    pub(super) fn push(&mut self, range: FileRange, writer: &mut Writer<'_>) -> Result<(), PackError> {
+    /// Takes the bytes of a range behind those before, and writes what has arrived meanwhile. `sample` is the one that it
+    /// belongs to.
+    pub(super) fn push(
+        &mut self,
+        range: FileRange,
+        sample: Option<u64>,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), PackError> {
+        let has_check = self.check.expect(range)?;
+        if let Some(sample) = sample.filter(|_| !has_check && self.dataset.checksums() == Checksums::Samples) {
+            self.check_sample(sample, writer)?;
+        }
         let FileRange { mut offset, len: mut rest, .. } = range;
         if rest == 0 {
             return Ok(());
@@ -98,18 +113,42 @@ impl<'a> Feed<'a> {
         let Some(carry) = self.under_way.pop_front() else { return Ok(()) };
         let landed = carry.wait()?;
         for piece in landed.host().into_iter().flat_map(|pieces| pieces.iter()) {
-            writer.write(piece)?;
+            writer.write_verified(&self.check.pass(piece)?)?;
             self.done = self.done.saturating_add(piece.len() as u64);
         }
         (self.progress)(self.done);
         Ok(())
     }
 
+    /// Reads a sample by itself and checks it: its ranges may be apart in what is written.
+    fn check_sample(&mut self, index: u64, writer: &mut Writer<'_>) -> Result<(), PackError> {
+        if self.checked.replace(index) == Some(index) {
+            return Ok(());
+        }
+        // What was read ahead gives its memory back first.
+        self.finish(writer)?;
+        let sample = self.dataset.sample(index)?;
+        let mut extents = Vec::with_capacity(sample.ranges().len());
+        for range in sample.ranges() {
+            extents.push(Extent::new(&self.open(range)?, range.offset, range.len));
+        }
+        let landed = self.carrier.carry(&extents).wait()?;
+        let mut pieces = landed.host().into_iter().flat_map(|pieces| pieces.iter());
+        let fields: Vec<Vec<u8>> = sample
+            .fields()
+            .map(|(_, ranges)| pieces.by_ref().take(ranges.len()).flatten().copied().collect())
+            .collect();
+        let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+        Verified::sample(self.dataset, index, &fields)?;
+        Ok(())
+    }
+
     /// The file of a range that lies inside it, opened once and seen to be the one that the dataset has looked at.
     fn open(&mut self, range: &FileRange) -> Result<File, PackError> {
         let number = range.file as usize;
-        let Some(listed) = self.listed.get(number) else {
-            let what = format!("a sample lies in file {number}, and there are {}", self.listed.len());
+        let files = self.dataset.files();
+        let Some(listed) = files.get(number) else {
+            let what = format!("a sample lies in file {number}, and there are {}", files.len());
             return Err(DatasetError::setting("", what, "correct the dataset").into());
         };
         if range.offset.checked_add(range.len).is_none_or(|end| end > listed.len()) {

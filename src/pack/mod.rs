@@ -21,7 +21,7 @@ mod writer;
 
 use std::path::Path;
 
-use crate::dataset::{DataFile, Dataset, StoredTensors};
+use crate::dataset::{Dataset, StoredTensors};
 
 use contents::{Contents, Limits};
 use feed::Feed;
@@ -48,42 +48,50 @@ pub use options::{PackOptions, PackProgress, Packed, PackedFile};
 /// and given their final names when the last is complete: a process that is killed leaves none that is not whole (but
 /// may leave temporary ones, `.forebay-pack-*.tmp`).
 ///
+/// **Checksums.** Whatever the files keep checksums of is checked before a file has its final name: each record of a
+/// TFRecord file, and each array of an npz archive of which all rows are packed.
+///
 /// # Errors
 /// [`PackError`]: what was written is taken away then.
 pub fn pack(dataset: &dyn Dataset, out: &Path, options: &PackOptions) -> Result<Packed, PackError> {
     let out = Out::new(out);
     let limits = Limits::new(&out, options)?;
     match rows::fields(dataset)? {
-        Some(fields) => write(&rows::Rows::new(dataset, fields, limits)?, dataset.files(), &out, options),
-        None => write(&samples::Samples::new(dataset, limits)?, dataset.files(), &out, options),
+        Some(fields) => write(&rows::Rows::new(dataset, fields, limits)?, dataset, &out, options),
+        None => write(&samples::Samples::new(dataset, limits)?, dataset, &out, options),
     }
 }
 
-/// Writes tensors that share no first dimension, such as those of a checkpoint, to safetensors files under the names
-/// that they have ([`Layout::Tensors`]). Files, and the rest, as with [`pack`]; of several, each holds tensors that
+/// Writes tensors of a dataset that share no first dimension, such as those of a checkpoint ([`Dataset::stored`], or some
+/// of them), to safetensors files under the names that they have ([`Layout::Tensors`]). Files, and the rest, as with [`pack`]; of several, each holds tensors that
 /// follow each other in the order given.
 ///
 /// # Errors
 /// As [`pack`].
 pub fn pack_tensors(
-    files: &[DataFile],
+    dataset: &dyn Dataset,
     tensors: StoredTensors<'_>,
     out: &Path,
     options: &PackOptions,
 ) -> Result<Packed, PackError> {
     let out = Out::new(out);
     let limits = Limits::new(&out, options)?;
-    write(&tensors::Tensors::new(tensors, limits)?, files, &out, options)
+    write(&tensors::Tensors::new(tensors, limits)?, dataset, &out, options)
 }
 
-fn write(contents: &dyn Contents, files: &[DataFile], out: &Out, options: &PackOptions) -> Result<Packed, PackError> {
-    out.check_apart(files)?;
+fn write(
+    contents: &dyn Contents,
+    dataset: &dyn Dataset,
+    out: &Out,
+    options: &PackOptions,
+) -> Result<Packed, PackError> {
+    out.check_apart(dataset.files())?;
     let finals = out.finals(contents, options)?;
     let carrier = options.carrier_or_new()?;
     let folder = out.make_folder()?;
     let buffer = &mut Buffer::new()?;
     let progress = |bytes| options.tell(PackProgress { bytes, total: contents.data_bytes() });
-    let mut feed = Feed::new(&carrier, files, &progress);
+    let mut feed = Feed::new(&carrier, dataset, &progress);
     let mut written = Vec::with_capacity(finals.len());
     let mut direct = true;
     progress(0);
@@ -91,8 +99,8 @@ fn write(contents: &dyn Contents, files: &[DataFile], out: &Out, options: &PackO
         let shard = contents.shard(number, options)?;
         let bytes = shard.bytes();
         let mut writer = Writer::create(folder.path(), path, bytes, buffer)?;
-        writer.write(&shard.header)?;
-        contents.ranges(number, &mut |range| feed.push(range, &mut writer))?;
+        writer.write_header(&shard.header)?;
+        contents.ranges(number, &mut |range, sample| feed.push(range, sample, &mut writer))?;
         feed.finish(&mut writer)?;
         let done = writer.finish()?;
         direct &= done.direct;

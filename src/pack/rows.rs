@@ -152,7 +152,7 @@ impl Contents for Rows<'_> {
                     return Err(refused(self.dataset, index, what));
                 };
                 check_bytes(tensor, ranges).map_err(|what| refused(self.dataset, index, what))?;
-                ranges.iter().try_for_each(|&range| give(range))?;
+                ranges.iter().try_for_each(|&range| give(range, Some(index)))?;
             }
         }
         Ok(())

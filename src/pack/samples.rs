@@ -55,7 +55,7 @@ impl<'a> Samples<'a> {
     fn each(
         &self,
         number: usize,
-        mut take: impl FnMut(&str, &TensorSpec, &[FileRange]) -> Result<(), PackError>,
+        mut take: impl FnMut(&One<'_>, &TensorSpec, &[FileRange]) -> Result<(), PackError>,
     ) -> Result<(), PackError> {
         let Some(cut) = self.cuts.get(number) else { return Ok(()) };
         for only in cut.passes() {
@@ -64,7 +64,7 @@ impl<'a> Samples<'a> {
                 for (tensor, ranges) in sample.spec.fields() {
                     if only.is_none_or(|dtype| dtype == tensor.dtype) {
                         check_bytes(tensor, ranges).map_err(|what| sample.refused(what))?;
-                        take(&sample.name(tensor), tensor, ranges)?;
+                        take(&sample, tensor, ranges)?;
                     }
                 }
             }
@@ -88,8 +88,8 @@ impl Contents for Samples<'_> {
 
     fn shard(&self, number: usize, options: &PackOptions) -> Result<Shard, PackError> {
         let mut header = Header::new(Layout::Samples, options, None);
-        self.each(number, |name, tensor, ranges| {
-            header.add(name, tensor, None, ranges.iter().map(|range| range.len).sum());
+        self.each(number, |sample, tensor, ranges| {
+            header.add(&sample.name(tensor), tensor, None, ranges.iter().map(|range| range.len).sum());
             Ok(())
         })?;
         let samples = self.cuts.get(number).map_or(0, |cut| cut.samples.end - cut.samples.start);
@@ -97,7 +97,7 @@ impl Contents for Samples<'_> {
     }
 
     fn ranges(&self, number: usize, give: Give<'_>) -> Result<(), PackError> {
-        self.each(number, |_, _, ranges| ranges.iter().try_for_each(|&range| give(range)))
+        self.each(number, |sample, _, ranges| ranges.iter().try_for_each(|&range| give(range, Some(sample.index))))
     }
 }
 

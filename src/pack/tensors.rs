@@ -82,6 +82,6 @@ impl Contents for Tensors {
     }
 
     fn ranges(&self, number: usize, give: Give<'_>) -> Result<(), PackError> {
-        self.shards.get(number).into_iter().flatten().try_for_each(|tensor| give(tensor.range))
+        self.shards.get(number).into_iter().flatten().try_for_each(|tensor| give(tensor.range, None))
     }
 }

@@ -11,7 +11,7 @@ use nix::libc;
 
 use super::error::PackError;
 use super::header::BLOCK;
-use crate::dataset::shown;
+use crate::dataset::{Verified, shown};
 use crate::memory::{Arena, Slot};
 use crate::sys::statfs::{self, FileSystem};
 use crate::sys::statx::{self, DirectAlign};
@@ -62,7 +62,16 @@ impl<'a> Writer<'a> {
         Ok(Self { temporary, path, file, direct, buffer: &mut buffer.0, filled: 0, written: 0, len })
     }
 
-    pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), PackError> {
+    /// Data goes this way: it was checked where the dataset can check it.
+    pub(super) fn write_verified(&mut self, bytes: &Verified<&[u8]>) -> Result<(), PackError> {
+        self.write(bytes.bytes())
+    }
+
+    pub(super) fn write_header(&mut self, header: &[u8]) -> Result<(), PackError> {
+        self.write(header)
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), PackError> {
         let sum = self.written.saturating_add(self.filled as u64).saturating_add(bytes.len() as u64);
         if sum > self.len {
             return Err(self.other_length());

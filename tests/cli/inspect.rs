@@ -181,12 +181,13 @@ fn flags_say_what_files_without_a_header_are_and_totals_pass_32_bits() {
     assert_eq!(summary(&records), of("records", json!(TOKENS / 1000)));
 }
 
-/// An archive of arrays without a compressor: members as they are, and no checksums, which nothing here reads.
+/// An archive of arrays without a compressor: members as they are.
 fn npz(arrays: &[(&str, &[u8])]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for (name, data) in arrays {
         let fields: Vec<u8> = [
-            &[20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[20, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &crc32fast::hash(data).to_le_bytes(),
             &(data.len() as u32).to_le_bytes(),
             &(data.len() as u32).to_le_bytes(),
             &(name.len() as u16).to_le_bytes(),

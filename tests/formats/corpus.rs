@@ -1,11 +1,16 @@
 //! The corpus: every file that breaks a rule is refused, and every sound one opens, in no time; and nothing that is done
 //! to any of them makes a panic.
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use forebay::Loader;
 use forebay::dataset::{self, Dataset, OpenOptions};
+use forebay::pack::{PackOptions, pack};
 use proptest::prelude::*;
 use proptest::sample::Index;
+
+use crate::common;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/corpus").join(name)
@@ -52,6 +57,24 @@ fn sound_files_that_look_odd_open() {
     }
 }
 
+/// What their checksums show, which opening does not look at.
+#[test]
+fn files_whose_data_is_damaged_open_and_are_neither_read_nor_packed() {
+    let damaged = files("damaged");
+    assert!(damaged.len() > 3, "{}", damaged.len());
+    for path in damaged {
+        let dataset: Arc<dyn Dataset> = open(&path).unwrap_or_else(|error| panic!("{error}")).into();
+        let mut loader = Loader::builder(Arc::clone(&dataset)).budget(1 << 20).build().unwrap();
+        let read = loader.blocking().find_map(Result::err).expect("a damaged file is read").to_string();
+        let out = common::folder();
+        let packed = pack(&dataset, &out.path().join("out"), &PackOptions::new()).unwrap_err().to_string();
+        for said in [read, packed] {
+            assert!(said.starts_with(&format!("{} at ", path.display())), "{said}");
+        }
+        assert!(!out.path().join("out").exists());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -64,7 +87,7 @@ proptest! {
         ]), 1..4),
         cut in prop::option::of(any::<Index>()),
     ) {
-        let all: Vec<PathBuf> = files("accepted").into_iter().chain(files("refused")).collect();
+        let all: Vec<PathBuf> = ["accepted", "damaged", "refused"].into_iter().flat_map(files).collect();
         let path = &all[file.index(all.len())];
         let mut bytes = std::fs::read(path).unwrap();
         for (at, new) in edits.iter().filter(|_| !bytes.is_empty()).map(|(at, new)| (at.index(bytes.len()), new)).collect::<Vec<_>>() {

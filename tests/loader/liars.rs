@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use forebay::dataset::{DType, Dataset, DatasetError, FileRange, SampleSpec, TarIndex, TensorSpec, WebDataset};
+use forebay::dataset::{
+    Checksums, DType, Dataset, DatasetError, FileRange, SampleSpec, TarIndex, TensorSpec, WebDataset,
+};
 use forebay::loader::LoaderFault;
 use forebay::{Error, LoaderError, Remainder, Shuffle, World};
 
@@ -164,8 +166,8 @@ impl Dataset for Checks {
         self.0.fingerprint()
     }
 
-    fn has_checksums(&self) -> bool {
-        true
+    fn checksums(&self) -> Checksums {
+        Checksums::Samples
     }
 
     fn check(&self, index: u64, _: &[&[u8]]) -> Result<(), DatasetError> {

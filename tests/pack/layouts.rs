@@ -194,14 +194,14 @@ fn tensors_keep_their_names_and_foreign_metadata() {
         Box::new(stored.into_iter().map(Ok))
     };
     let options = PackOptions::new().metadata("format", "pt");
-    let packed = pack_tensors(made.files(), stored(), &out.path().join("all"), &options).unwrap();
+    let packed = pack_tensors(&made, stored(), &out.path().join("all"), &options).unwrap();
     assert_eq!((packed.layout, packed.samples, packed.tensors), (Layout::Tensors, 0, 8));
     oracle::check(&packed, &out.path().join("all"));
     let expected = oracle::singles(&samples).into_iter().map(|(name, held)| (name[1..].to_owned(), held)).collect();
     assert_eq!(oracle::of_files(&packed), expected);
     assert_eq!(oracle::metadata_of(&packed.files[0].path)["format"], "pt");
     let options = options.metadata("part", "1").shard_bytes(9);
-    let packed = pack_tensors(made.files(), stored(), &out.path().join("cut"), &options).unwrap();
+    let packed = pack_tensors(&made, stored(), &out.path().join("cut"), &options).unwrap();
     assert!(packed.files.len() > 3);
     oracle::check(&packed, &out.path().join("cut"));
     assert_eq!(oracle::of_files(&packed), expected);

@@ -98,13 +98,13 @@ fn the_name_of_the_metadata_is_no_tensors() {
     let stored = StoredTensor { spec: spec.tensors()[0].clone(), range: spec.ranges()[0] };
     for (tensors, what) in [(vec![stored.clone()], "__metadata__"), (vec![], "no tensors")] {
         let tensors = Box::new(tensors.into_iter().map(Ok));
-        let error = pack_tensors(made.files(), tensors, &source.path().join("out"), &PackOptions::new()).unwrap_err();
+        let error = pack_tensors(&made, tensors, &source.path().join("out"), &PackOptions::new()).unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
     }
     let mut renamed = stored;
     renamed.spec.name = "t".into();
     let twice = Box::new([renamed.clone(), renamed].into_iter().map(Ok));
-    let error = pack_tensors(made.files(), twice, &source.path().join("out"), &PackOptions::new()).unwrap_err();
+    let error = pack_tensors(&made, twice, &source.path().join("out"), &PackOptions::new()).unwrap_err();
     assert!(error.to_string().starts_with("tensor \"t\": "), "{error}");
 }
 

@@ -47,7 +47,7 @@ fn write(stored: &Stored, out: &Path, options: PackOptions) -> Result<Packed, Fa
     let dataset: &dyn Dataset = &stored.dataset;
     let packed = match stored.samples {
         Some(_) => pack(dataset, out, &options),
-        None => pack_tensors(dataset.files(), dataset.stored(), out, &options),
+        None => pack_tensors(dataset, dataset.stored(), out, &options),
     };
     packed.map_err(Failure::of)
 }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::dataset::{DataFile, Dataset, DatasetError, Fields, Fingerprint, SampleSpec, StoredTensors};
+use crate::dataset::{
+    Checksums, DataFile, Dataset, DatasetError, Fields, FileRange, Fingerprint, RangeCheck, SampleSpec, StoredTensors,
+};
 
 #[derive(Debug)]
 pub(super) struct Children {
@@ -55,8 +57,15 @@ impl Children {
         Some(all)
     }
 
-    pub(super) fn have_checksums(&self) -> bool {
-        self.datasets.iter().any(|dataset| dataset.has_checksums())
+    /// Where any child's samples must be checked one by one, all are.
+    pub(super) fn checksums(&self) -> Checksums {
+        self.datasets.iter().map(|dataset| dataset.checksums()).max().unwrap_or_default()
+    }
+
+    pub(super) fn check_range(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+        // Of children without files, which have no ranges, the last begins where the next one does.
+        let child = self.first_files.partition_point(|&first| first <= range.file).checked_sub(1)?;
+        self.datasets[child].check_range(FileRange { file: range.file - self.first_files[child], ..range })
     }
 
     pub(super) fn check(&self, child: usize, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {

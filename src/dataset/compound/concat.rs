@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use super::children::Children;
 use crate::dataset::ends::Ends;
-use crate::dataset::{DataFile, Dataset, DatasetError, Fields, Fingerprint, SampleSpec, StoredTensors};
+use crate::dataset::{
+    Checksums, DataFile, Dataset, DatasetError, Fields, FileRange, Fingerprint, RangeCheck, SampleSpec, StoredTensors,
+};
 
 /// Datasets one after the other: all samples of the first, then those of the second, and so on.
 ///
@@ -65,8 +67,12 @@ impl Dataset for Concat {
         self.children.fields(|_| true)
     }
 
-    fn has_checksums(&self) -> bool {
-        self.children.have_checksums()
+    fn checksums(&self) -> Checksums {
+        self.children.checksums()
+    }
+
+    fn check_range(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+        self.children.check_range(range)
     }
 
     fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {

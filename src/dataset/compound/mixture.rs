@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::children::Children;
 use super::quota::{Turn, turns};
 use super::ratio;
-use crate::dataset::{DataFile, Dataset, DatasetError, Fields, Fingerprint, SampleSpec, StoredTensors};
+use crate::dataset::{
+    Checksums, DataFile, Dataset, DatasetError, Fields, FileRange, Fingerprint, RangeCheck, SampleSpec, StoredTensors,
+};
 
 /// Datasets mixed by weight, in one fixed order whose proportions hold from the first sample on.
 ///
@@ -119,8 +121,12 @@ impl Dataset for Mixture {
         self.children.fields(|child| self.counts.get(child).is_some_and(|&count| count > 0))
     }
 
-    fn has_checksums(&self) -> bool {
-        self.children.have_checksums()
+    fn checksums(&self) -> Checksums {
+        self.children.checksums()
+    }
+
+    fn check_range(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+        self.children.check_range(range)
     }
 
     fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {

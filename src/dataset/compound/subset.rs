@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::dataset::{DataFile, Dataset, DatasetError, Fields, Fingerprint, SampleSpec};
+use crate::dataset::{
+    Checksums, DataFile, Dataset, DatasetError, Fields, FileRange, Fingerprint, RangeCheck, SampleSpec,
+};
 
 /// Some samples of a dataset, in an order of their own.
 ///
@@ -103,8 +105,12 @@ impl Dataset for Subset {
         }
     }
 
-    fn has_checksums(&self) -> bool {
-        self.dataset.has_checksums()
+    fn checksums(&self) -> Checksums {
+        self.dataset.checksums()
+    }
+
+    fn check_range(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+        self.dataset.check_range(range)
     }
 
     fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {

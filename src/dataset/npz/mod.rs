@@ -3,6 +3,7 @@
 mod arrays;
 mod end;
 mod fields;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod zip;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::arrays::Arrays;
+use self::sums::MemberSum;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
@@ -21,6 +23,7 @@ use super::parts::{Parts, paths_of};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 use super::text::{in_message, shown};
+use super::verified::{Checksums, RangeCheck};
 
 /// Archives that `numpy.savez` writes (`.npz`): zip files of arrays, whose samples are the rows of all their arrays.
 ///
@@ -30,9 +33,16 @@ use super::text::{in_message, shown};
 ///
 /// Members must be stored as they are: compressed and encrypted ones are refused by name, and so is a member that is no
 /// array (`numpy.savez` writes none). ZIP64 is read. An archive tells the place of each member twice; where the two
-/// differ, where members overlap and where two have one name, it is refused. The CRCs are those of the elements, which
-/// opening does not read, and are not checked. The arrays follow the rules of [`Npy`](super::Npy). A member's name is a
+/// differ, where members overlap and where two have one name, it is refused. The arrays follow the rules of [`Npy`](super::Npy). A member's name is a
 /// name and nothing else: it never leads to a file.
+///
+/// **Checksums.** An archive keeps one CRC-32 of each member, and a sample is one row. So the CRC of each row is kept as it is
+/// read (4 bytes a row), and a member is checked when every row of it was read in this process: a whole pass, such as
+/// [`pack`](crate::pack::pack) or an epoch on one rank, finds damage before the last row is delivered, and every sample of
+/// the archive is an error from then on. A row that is read again must be as it was before. A pass over a part, as of one
+/// rank among several in one epoch, a subset, or an epoch that drops its last batch, checks nothing that it does not
+/// complete; over several epochs a rank comes to read each row. A loader to a device takes the device's routes and checks
+/// only what a transform or padding has in host memory.
 #[derive(Debug)]
 pub struct Npz {
     parts: Parts,
@@ -41,6 +51,8 @@ pub struct Npz {
     row_bytes: Vec<u64>,
     /// Where the elements begin: for each file, for each of `rows`.
     data_offsets: Vec<u64>,
+    /// The same for their checksums.
+    sums: Vec<MemberSum>,
 }
 
 impl Npz {
@@ -58,23 +70,33 @@ impl Npz {
         let mut parts = Parts::of(paths)?;
         let mut rows: Vec<TensorSpec> = Vec::new();
         let mut data_offsets = Vec::new();
+        let mut sums = Vec::new();
         for Archive { file, arrays, rows: in_rows } in archives {
             let (len, fields) = in_rows?;
-            if parts.files().is_empty() {
+            let places = if parts.files().is_empty() {
                 rows = fields;
-                data_offsets.extend(arrays.iter().map(|array| array.header.data_offset));
+                (0..arrays.len()).collect()
             } else {
-                let places = matched(&rows, &fields).map_err(|what| {
+                matched(&rows, &fields).map_err(|what| {
                     let what = format!("{what} of {} before it", shown(&paths[0]));
                     DatasetError::setting(file.path(), what, "give archives whose arrays are alike")
-                })?;
-                data_offsets.extend(places.iter().map(|&place| arrays[place].header.data_offset));
+                })?
+            };
+            for (row, array) in rows.iter().zip(places.iter().map(|&place| &arrays[place])) {
+                data_offsets.push(array.header.data_offset);
+                sums.push(MemberSum::new(array, len, row.bytes().unwrap_or(0)));
             }
             parts.push(file, len)?;
         }
         // A row is a part of an array, whose bytes were counted.
         let row_bytes = rows.iter().map(|row| row.bytes().unwrap_or(0)).collect();
-        Ok(Self { parts, rows, row_bytes, data_offsets })
+        Ok(Self { parts, rows, row_bytes, data_offsets, sums })
+    }
+
+    /// The members of a file, in the order of `rows`.
+    fn sums_of(&self, file: usize) -> &[MemberSum] {
+        let first = file * self.rows.len();
+        self.sums.get(first..first + self.rows.len()).unwrap_or_default()
     }
 
     fn data_offset(&self, file: usize, field: usize) -> u64 {
@@ -113,6 +135,7 @@ fn read(paths: &[PathBuf]) -> Result<Vec<Archive>, DatasetError> {
         let source = Source::open(path)?;
         let arrays = read_arrays(&source)?;
         check_rows(&source, &arrays)?;
+        check_empty(&source, &arrays)?;
         let rows = fields_of(&source, &arrays);
         Ok(Archive { file: source.file, arrays, rows })
     })
@@ -124,6 +147,16 @@ pub(crate) struct Array {
     pub(crate) header: Header,
     /// Where the archive tells of it.
     entry: u64,
+    /// Where its member's bytes begin, and their CRC-32.
+    start: u64,
+    crc: u32,
+}
+
+impl Array {
+    /// Its checksum, where it is read whole.
+    fn sum(&self) -> MemberSum {
+        MemberSum::new(self, 1, self.header.spec.bytes().unwrap_or(0))
+    }
 }
 
 /// Whether a file that begins so is an archive.
@@ -148,9 +181,15 @@ pub(crate) fn read_arrays(source: &Source) -> Result<Vec<Array>, DatasetError> {
             return Err(source.malformed(member.entry, what, zip::REWRITE));
         }
         let place = Place { start: member.start, end: member.start + member.len };
-        arrays.push(Array { header: read_header_in(source, place, name)?, entry: member.entry });
+        let header = read_header_in(source, place, name)?;
+        arrays.push(Array { header, entry: member.entry, start: member.start, crc: member.crc });
     }
     Ok(arrays)
+}
+
+/// Of an array without elements nothing will be read: it is checked now.
+fn check_empty(source: &Source, arrays: &[Array]) -> Result<(), DatasetError> {
+    arrays.iter().try_for_each(|array| array.sum().check_empty(source))
 }
 
 /// An array without rows may have rows that are too large for any file.
@@ -168,7 +207,7 @@ fn check_rows(source: &Source, arrays: &[Array]) -> Result<(), DatasetError> {
 fn fields_of(source: &Source, arrays: &[Array]) -> Result<(u64, Vec<TensorSpec>), DatasetError> {
     let mut fields = Vec::with_capacity(arrays.len());
     let mut len: Option<(u64, &str)> = None;
-    for Array { header: Header { spec, .. }, entry } in arrays {
+    for Array { header: Header { spec, .. }, entry, .. } in arrays {
         let row = spec.shape.row().map(|shape| TensorSpec { shape, ..spec.clone() });
         let (Some(&rows), Some(row)) = (spec.shape.first(), row) else {
             let what = format!(
@@ -241,6 +280,21 @@ impl Dataset for Npz {
 
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint::new("npz", "", self.len(), self.files())
+    }
+
+    fn checksums(&self) -> Checksums {
+        Checksums::Members
+    }
+
+    fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {
+        let (number, row) = self.parts.find(index)?;
+        let Some(file) = self.files().get(number) else { return Ok(()) };
+        self.sums_of(number).iter().zip(fields).try_for_each(|(sum, bytes)| sum.check_row(file, row, bytes))
+    }
+
+    fn check_range(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+        let file = self.files().get(range.file as usize)?;
+        self.sums_of(range.file as usize).iter().find_map(|sum| sum.check_range(file, range))
     }
 
     fn stored(&self) -> StoredTensors<'_> {

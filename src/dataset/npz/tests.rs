@@ -46,7 +46,8 @@ impl Zip {
                 (false, true) => (u32::MAX.into(), 20),
                 (false, false) => (len, 0),
             };
-            let crc = if self.behind { 0 } else { 7 };
+            let sum = u64::from(crc32fast::hash(data));
+            let crc = if self.behind { 0 } else { sum };
             numbers(
                 &mut out,
                 [(0x0403_4b50, 4), (20, 2), (flags, 2), (method, 2), (0, 4), (crc, 4), (told, 4), (told, 4)],
@@ -58,12 +59,12 @@ impl Zip {
             }
             out.extend(data);
             if self.behind {
-                numbers(&mut out, [(0x0807_4b50, 4), (7, 4), (len, 4), (len, 4)]);
+                numbers(&mut out, [(0x0807_4b50, 4), (sum, 4), (len, 4), (len, 4)]);
             }
             let place = if i == 1 { place.wrapping_add_signed(self.shift) } else { place };
             let (told, told_place, extra) =
                 if self.wide { (u32::MAX.into(), u32::MAX.into(), 28) } else { (len, place, 0) };
-            numbers(&mut directory, [(0x0201_4b50, 4), (20, 2), (20, 2), (flags, 2), (method, 2), (0, 4), (7, 4)]);
+            numbers(&mut directory, [(0x0201_4b50, 4), (20, 2), (20, 2), (flags, 2), (method, 2), (0, 4), (sum, 4)]);
             numbers(&mut directory, [(told, 4), (told, 4), (name.len() as u64, 2), (extra, 2), (0, 2), (0, 2), (0, 6)]);
             numbers(&mut directory, [(told_place, 4)]);
             directory.extend(name);

@@ -17,11 +17,13 @@ pub(super) struct Member {
     pub(super) start: u64,
     /// Bytes.
     pub(super) len: u64,
+    /// The CRC-32 of those.
+    pub(super) crc: u32,
 }
 
 /// The members of an archive, in the order of its directory.
 ///
-/// Bytes of members are not read, so neither is their CRC checked.
+/// Bytes of members are not read here, so neither is their CRC checked.
 pub(super) fn members(source: &Source) -> Result<Vec<Member>, DatasetError> {
     let directory = end::directory(source)?;
     let bytes = source.read_vec(directory.start, directory.len, "the central directory")?;
@@ -142,7 +144,7 @@ impl<'a> Entry<'a> {
             Disagreement::Of(what) => wrong(what),
         })?;
         match start.checked_add(self.len) {
-            Some(its) if its <= end => Ok(Member { entry: self.at, start, len: self.len, name }),
+            Some(its) if its <= end => Ok(Member { entry: self.at, start, len: self.len, crc: self.crc, name }),
             _ => Err(wrong("reaches into the next one or the central directory: they overlap")),
         }
     }

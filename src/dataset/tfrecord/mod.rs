@@ -19,6 +19,7 @@ use super::parallel::in_parallel_each;
 use super::parts::{Parts, paths_of};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, TensorSpec};
+use super::verified::{Checksums, RangeCheck};
 
 /// What to do with a file whose records cannot all be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,8 +38,8 @@ pub enum Corrupt {
 ///
 /// The frame is that of TensorFlow's documentation ("TFRecord and tf.train.Example", TFRecords format details): the length
 /// as a little-endian `u64`, its masked CRC-32C, the data, and its masked CRC-32C. To find the records only lengths and
-/// their checksums are read, and those of the data are kept: whoever reads a record checks it by
-/// [`verify`](Self::verify), and [`verify_all`](Self::verify_all) reads and checks all.
+/// their checksums are read, and those of the data are kept: a loader and
+/// [`pack`](crate::pack::pack) check each record that they read, and [`verify_all`](Self::verify_all) reads and checks all.
 #[derive(Debug)]
 pub struct TfRecord {
     parts: Parts,
@@ -110,8 +111,12 @@ impl Dataset for TfRecord {
         Fingerprint::new("tfrecord", "", self.len(), self.files())
     }
 
-    fn has_checksums(&self) -> bool {
-        true
+    fn checksums(&self) -> Checksums {
+        Checksums::Samples
+    }
+
+    fn check_range(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+        self.check_record(range)
     }
 
     fn check(&self, index: u64, fields: &[&[u8]]) -> Result<(), DatasetError> {

@@ -4,6 +4,8 @@ use crate::dataset::error::DatasetError;
 use crate::dataset::headers::Headers;
 use crate::dataset::interface::Dataset;
 use crate::dataset::source::Source;
+use crate::dataset::spec::FileRange;
+use crate::dataset::verified::RangeCheck;
 
 /// Bytes of a long record that are read at once. Short ones are read many at once.
 const PIECE: u64 = 256 << 10;
@@ -47,6 +49,13 @@ impl TfRecord {
         Ok(sound)
     }
 
+    pub(super) fn check_record(&self, range: FileRange) -> Option<Box<dyn RangeCheck + '_>> {
+        let number = self.records.get(range.file as usize)?.at(range.offset)? as u64;
+        let index = self.parts.range(range.file as usize).start + number;
+        let (data, _) = self.record(index).ok()?;
+        (data == range).then(|| Box::new(RecordCheck { records: self, index, crc: 0 }) as _)
+    }
+
     fn read_crc(&self, pieces: &mut Headers<'_>, index: u64) -> Result<u32, DatasetError> {
         let (range, _) = self.record(index)?;
         let mut crc = 0;
@@ -74,5 +83,23 @@ impl TfRecord {
             }
             Err(error) => error,
         }
+    }
+}
+
+/// The check of one record, whose data comes in pieces.
+#[derive(Debug)]
+struct RecordCheck<'a> {
+    records: &'a TfRecord,
+    index: u64,
+    crc: u32,
+}
+
+impl RangeCheck for RecordCheck<'_> {
+    fn update(&mut self, bytes: &[u8]) {
+        self.crc = crc32c::crc32c_append(self.crc, bytes);
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), DatasetError> {
+        self.records.check_sum(self.index, self.crc)
     }
 }

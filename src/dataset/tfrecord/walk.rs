@@ -21,6 +21,11 @@ impl Records {
         self.sums.len()
     }
 
+    /// Which record's data begins there.
+    pub(super) fn at(&self, offset: u64) -> Option<usize> {
+        self.starts.binary_search(&offset).ok().filter(|&number| number < self.len())
+    }
+
     /// Offset, bytes and checksum of a record's data.
     pub(super) fn get(&self, number: usize) -> Option<(u64, u64, u32)> {
         let (start, next) = (*self.starts.get(number)?, *self.starts.get(number + 1)?);

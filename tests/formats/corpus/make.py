@@ -1,4 +1,5 @@
-"""Writes the corpus: files that break a rule of their format, each in the least form that does, and sound ones that look odd.
+"""Writes the corpus: files that break a rule of their format, each in the least form that does, sound ones that look odd, and
+ones whose data is not what their checksums say.
 
 Run in this folder; needs Python alone. The files are kept, so that tests need no Python; what a file is to show is in
 its name.
@@ -128,6 +129,9 @@ def make_npz():
     bad("directory-cut", sound[:-30])
     bad("no-members", archive([]))
     put("accepted", "npz-name-that-climbs.npz", archive([("../../a.npy", a)]))
+    b = npy(describe(), b"y" * 8)
+    put("damaged", "npz-last-row.npz", archive([("a.npy", a), ("b.npy", b)]).replace(b"yyyyyyyy", b"yyyyyyyz"))
+    put("damaged", "npz-space-of-a-header.npz", archive([("a.npy", a)]).replace(b", }\n", b",\t}\n"))
 
 
 def header(name, size, kind=b"0", magic=b"ustar\x0000"):
@@ -203,6 +207,8 @@ def make_tfrecord():
     bad("length-2-63", one + huge + struct.pack("<I", masked_crc(huge)) + b"123")
     bad("gzip", zlib.compressobj(wbits=31).compress(one) + b"\x1f\x8b")
     put("accepted", "tfrecord-empty-record.tfrecord", record(b"") + one)
+    put("damaged", "tfrecord-data.tfrecord", one + one.replace(b"5", b"4"))
+    put("damaged", "tfrecord-checksum-of-nothing.tfrecord", one + record(b"")[:-1] + b"x")
 
 
 def make_megatron():
