@@ -20,8 +20,9 @@ use super::error::OpenFault;
 use super::file::{FileKind, Inner};
 use super::identity::Identity;
 use crate::sync::lock;
+use crate::sys::statfs::{self, FileSystem};
 use crate::sys::statx::{self, Statx};
-use crate::sys::{block_size, limits};
+use crate::sys::{block_size, limits, probe};
 
 /// How long a read waits for a descriptor that other reads hold.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -283,16 +284,24 @@ fn open_pair(path: &Path) -> Result<OpenPair, OpenFault> {
 /// One descriptor for reads through the page cache: who the file is, and its bytes.
 pub(crate) fn open_plain(path: &Path) -> Result<(OwnedFd, Identity, u64), OpenFault> {
     let (fd, stat, kind) = open_checked(path, 0)?;
-    let len = len_of(fd.as_fd(), &stat, kind)?;
+    let (len, _) = len_of(fd.as_fd(), &stat, kind)?;
     Ok((fd, Identity::new(&stat, kind), len))
 }
 
-/// Bytes in the file or on the device.
-pub(super) fn len_of(fd: BorrowedFd<'_>, stat: &Statx, kind: FileKind) -> Result<u64, OpenFault> {
-    match kind {
-        FileKind::Regular => Ok(stat.size),
-        FileKind::BlockDevice => block_size::of_fd(fd).map_err(OpenFault::Io),
+/// Bytes in the file or on the device, and the file system that it lies on; an error where what is told of them is not true.
+pub(super) fn len_of(fd: BorrowedFd<'_>, stat: &Statx, kind: FileKind) -> Result<(u64, FileSystem), OpenFault> {
+    if kind == FileKind::BlockDevice {
+        return Ok((block_size::of_fd(fd).map_err(OpenFault::Io)?, FileSystem::Other(0)));
     }
+    let system = statfs::of_fd(fd);
+    // Not told by reading: a read of one may wait for ever, as /proc/kmsg does.
+    if system == FileSystem::MadeUp {
+        return Err(OpenFault::MadeUp);
+    }
+    if stat.size == 0 && probe::has_a_byte(fd).map_err(OpenFault::Io)? {
+        return Err(OpenFault::UntoldSize);
+    }
+    Ok((stat.size, system))
 }
 
 /// Opens without waiting (a FIFO has no writer), refuses what is not a file, and makes the descriptor an ordinary one.

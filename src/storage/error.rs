@@ -45,6 +45,9 @@ pub enum OpenFault {
     /// Its content is made up by the kernel when it is read, and has no true size (procfs, sysfs and their like).
     #[error("it is a file that the kernel makes up, as those of /proc and /sys are; copy it to a real file first")]
     MadeUp,
+    /// Its size is told as 0, and a read of it gives bytes: where they end, only reading tells.
+    #[error("its size is told as 0, but it has bytes; copy it to a file whose size is known")]
+    UntoldSize,
     /// Direct reads were asked for and cannot be had.
     #[error("direct reads were asked for, but {0}; {fix}, or allow reads through the page cache", fix = .0.fix())]
     NoDirect(NoDirect),

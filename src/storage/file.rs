@@ -74,15 +74,7 @@ impl File {
         let failed = |fault| OpenError { path: path.to_owned(), fault };
         let lookup = std::path::absolute(path).map_err(|error| failed(OpenFault::Io(error)))?;
         let (pair, stat, kind) = cache.open_first(&lookup).map_err(failed)?;
-        let len = len_of(pair.buffered(), &stat, kind).map_err(failed)?;
-        let system = match kind {
-            FileKind::Regular => statfs::of_fd(pair.buffered()),
-            FileKind::BlockDevice => FileSystem::Other(0),
-        };
-        // Not told by reading: a read of one may wait for ever, as /proc/kmsg does.
-        if system == FileSystem::MadeUp {
-            return Err(failed(OpenFault::MadeUp));
-        }
+        let (len, system) = len_of(pair.buffered(), &stat, kind).map_err(failed)?;
         let inner = Arc::new(Inner {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             path: path.to_owned(),

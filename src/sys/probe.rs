@@ -1,10 +1,26 @@
-//! One small direct read, to learn by doing whether a file allows it.
+//! One small read, to learn by doing what a file allows or has.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::libc;
+
+/// Whether a read of the first byte gives one, whatever size the file tells.
+pub(crate) fn has_a_byte(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut byte = 0_u8;
+    loop {
+        // SAFETY: `byte` is one writable byte, and it lives through the call.
+        let answer = unsafe { libc::pread(fd.as_raw_fd(), (&raw mut byte).cast(), 1, 0) };
+        if answer >= 0 {
+            return Ok(answer == 1);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
 
 /// Reads the first `align` bytes into memory aligned to as much; an empty file answers 0 bytes, which is fine too.
 pub(crate) fn aligned_read(fd: BorrowedFd<'_>, align: usize) -> io::Result<()> {

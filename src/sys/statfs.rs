@@ -29,12 +29,20 @@ pub(crate) fn of_fd(fd: BorrowedFd<'_>) -> FileSystem {
     const DEBUGFS: i64 = 0x6462_6720;
     const TRACEFS: i64 = 0x7472_6163;
     const SECURITYFS: i64 = 0x7363_6673;
+    const CONFIGFS: i64 = 0x6265_6570;
+    const BINFMTFS: i64 = 0x4249_4e4d;
+    const SELINUX: i64 = 0xf97c_ff8c;
+    const RESCTRL: i64 = 0x0765_5821;
+    const FUSECTL: i64 = 0x6573_5543;
     const CGROUP: i64 = 0x0027_e0eb;
     const CGROUP2: i64 = 0x6367_7270;
     match fstatfs(fd).map(|stat| stat.filesystem_type().0 as i64 & 0xffff_ffff) {
         Ok(TMPFS | RAMFS | HUGETLBFS) => FileSystem::Memory,
         Ok(FUSE) => FileSystem::Fuse,
-        Ok(PROC | SYSFS | DEBUGFS | TRACEFS | SECURITYFS | CGROUP | CGROUP2) => FileSystem::MadeUp,
+        Ok(PROC | SYSFS | DEBUGFS | TRACEFS | SECURITYFS | CONFIGFS | BINFMTFS | SELINUX | RESCTRL | FUSECTL) => {
+            FileSystem::MadeUp
+        }
+        Ok(CGROUP | CGROUP2) => FileSystem::MadeUp,
         Ok(other) => FileSystem::Other(other),
         Err(_) => FileSystem::Other(0),
     }

@@ -60,6 +60,8 @@ struct Served {
     seed: u64,
     len: u64,
     changed: SystemTime,
+    /// The length in the attributes, where it is not that of the data.
+    told: Option<u64>,
 }
 
 /// A read as the kernel asks it of the server.
@@ -72,7 +74,7 @@ pub struct Ask {
 
 impl Knobs {
     pub fn add(&self, name: &str, seed: u64, len: u64) {
-        self.files().push(Served { name: name.into(), seed, len, changed: SystemTime::now() });
+        self.files().push(Served { name: name.into(), seed, len, changed: SystemTime::now(), told: None });
     }
 
     /// Changes a file under its readers: its data (by seed) and its length, with new times.
@@ -80,6 +82,12 @@ impl Knobs {
         let mut files = self.files();
         let file = files.iter_mut().find(|file| file.name == name).unwrap();
         (file.seed, file.len, file.changed) = (seed, len, SystemTime::now());
+    }
+
+    /// Tells this length of a file in its attributes, whatever its data is.
+    pub fn tell(&self, name: &str, len: u64) {
+        let mut files = self.files();
+        files.iter_mut().find(|file| file.name == name).unwrap().told = Some(len);
     }
 
     pub fn direct_io(&self, on: bool) {
@@ -179,7 +187,7 @@ impl Knobs {
         }
         let files = self.files();
         let file = files.get(index(ino))?;
-        Some(attr(ino, file.len, file.changed, FileType::RegularFile))
+        Some(attr(ino, file.told.unwrap_or(file.len), file.changed, FileType::RegularFile))
     }
 
     pub(super) fn ttl(&self) -> Duration {

@@ -17,4 +17,5 @@ mod tar;
 mod tfrecord;
 mod tokens;
 mod told;
+mod untold_size;
 mod webdataset;
