@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::arrange::Arrangement;
@@ -8,12 +8,13 @@ use super::options::{By, LoadOptions};
 use super::plan::{self, FilePlan, Place, View};
 use super::tensor::{Block, Checkpoint, Tensor};
 use super::under_way::{Arriving, Loaded};
-use crate::dataset::{DatasetError, DatasetFault, Safetensors};
+use crate::dataset::{DatasetError, Safetensors, checkpoint_files};
 use crate::device::{Device, DeviceBuffer, DeviceKind};
 use crate::route::{Carrier, Placed, RouteBytes};
 use crate::storage::{Extent, File};
 
-/// Loads a checkpoint to a device: a `.safetensors` file, a model's `*.index.json`, or a folder that holds either.
+/// Loads a checkpoint to a device: a `.safetensors` file, a model's `*.index.json`, or a folder that holds either. Files that
+/// by their names are of a set, as `model-00001-of-00003.safetensors` is, must all be there.
 ///
 /// What is wanted of each file is read in large pieces, tensors that lie beside each other at once, into one piece of the
 /// device's memory; every tensor is a view of that. On the host the files are read straight to where they stay.
@@ -47,7 +48,10 @@ pub fn load(path: impl AsRef<Path>, device: &Device, options: &LoadOptions) -> R
         let (carrier, device) = (carrier.device().to_string(), device.to_string());
         return Err(CheckpointError::OtherDevice { carrier, device });
     }
-    let checkpoint = Safetensors::open(&files_of(path)?)?;
+    let checkpoint = Safetensors::open(&checkpoint_files(path, options.allow_incomplete)?)?;
+    if checkpoint.tensors().is_empty() {
+        return Err(DatasetError::setting(path, "it holds no tensor", "give the checkpoint that has them").into());
+    }
     let plans = plan::of(path, &checkpoint, options)?;
     let (carrier, files) = carrier(&checkpoint, &plans, device, options)?;
     // All of it before the first read, so that what cannot fit is known by then.
@@ -104,34 +108,6 @@ impl Room {
             len => Some(device.allocate(usize::try_from(len).unwrap_or(usize::MAX))?),
         };
         Ok(Self { runs, packed })
-    }
-}
-
-/// The files of a checkpoint that is a folder: those of its one index, or all.
-fn files_of(path: &Path) -> Result<Vec<PathBuf>, DatasetError> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let failed = |error| DatasetError::new(path, None, DatasetFault::Io(error));
-    let (mut indices, mut files) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(path).map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
-        let name = file.file_name().unwrap_or_default().as_encoded_bytes();
-        match name {
-            hidden if hidden.starts_with(b".") => {}
-            index if index.ends_with(b".safetensors.index.json") => indices.push(file),
-            data if data.ends_with(b".safetensors") => files.push(file),
-            _ => {}
-        }
-    }
-    files.sort();
-    match (&indices[..], files.is_empty()) {
-        ([_], _) => Ok(indices),
-        ([], false) => Ok(files),
-        ([], true) => {
-            Err(DatasetError::setting(path, "the folder holds no *.safetensors", "give the folder of a model"))
-        }
-        _ => Err(DatasetError::setting(path, "the folder holds several indices", "give one of them by its name")),
     }
 }
 

@@ -24,6 +24,7 @@ pub struct LoadOptions {
     pub(super) by: By,
     pub(super) budget: Option<u64>,
     pub(super) tuned: bool,
+    pub(super) allow_incomplete: bool,
 }
 
 /// Who carries.
@@ -110,6 +111,13 @@ impl LoadOptions {
     /// [was given](Self::with) stays as it is.
     pub fn tuned(mut self) -> Self {
         self.tuned = true;
+        self
+    }
+
+    /// Whether files may be missing of a set whose names say how many it has, where no index names them; otherwise that is
+    /// an error.
+    pub fn allow_incomplete(mut self, yes: bool) -> Self {
+        self.allow_incomplete = yes;
         self
     }
 

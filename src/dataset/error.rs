@@ -1,7 +1,8 @@
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::source::DataFile;
 use super::text::{brief, shown};
 use crate::storage::{Change, OpenFault};
 
@@ -73,6 +74,12 @@ pub enum DatasetFault {
         /// How many samples there are.
         samples: u64,
     },
+    /// Files of a set, as their names say how many it has, are not there.
+    #[error("{what}; get them, or ask for what there is (allow_incomplete, --allow-incomplete)")]
+    Incomplete {
+        /// Which are missing.
+        what: String,
+    },
     /// The file is not the one that was looked at when the dataset was opened.
     #[error("{0}; open the dataset again to use what is there now")]
     Changed(Change),
@@ -115,6 +122,22 @@ impl DatasetError {
     /// A setting that is missing or does not fit: what is wrong, and what to do. `path` may be empty.
     pub fn setting(path: impl Into<PathBuf>, what: impl Into<String>, fix: &'static str) -> Self {
         Self::new(path, None, DatasetFault::Setting { what: brief(what.into()), fix })
+    }
+
+    /// A dataset of no samples, which these files make.
+    pub fn no_samples(files: &[DataFile]) -> Self {
+        const SHOWN: usize = 8;
+        let paths: Vec<_> = files.iter().take(SHOWN).map(|file| shown(file.path())).collect();
+        let fix = "check that its files are the ones you mean";
+        let what = match files {
+            [] | [_] => "the dataset has no samples".to_owned(),
+            _ if files.len() > SHOWN => {
+                let more = files.len() - SHOWN;
+                format!("the dataset has no samples: none is in {} and {more} more files", paths.join(", "))
+            }
+            _ => format!("the dataset has no samples: none is in {}", paths.join(", ")),
+        };
+        Self::setting(files.first().map_or(Path::new(""), DataFile::path), what, fix)
     }
 
     /// Sample `index` asked of a dataset of `len`.

@@ -6,20 +6,25 @@ use super::source::Source;
 
 /// What it is, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Foreign {
-    pub(super) what: &'static str,
-    pub(super) fix: &'static str,
+pub(crate) struct Foreign {
+    pub(crate) what: &'static str,
+    pub(crate) fix: &'static str,
 }
 
 const UNPACK: &str = "decompress it first: a compressed file has no sample that can be read alone";
 const TORCH: &str = "write the tensors as safetensors with `safetensors.torch.save_file`; pickles are not loaded";
 const AGAIN: &str = "get the file again, and see why it came so";
 
-const MAGIC: [(&[u8], Foreign); 15] = [
-    (b"\x1f\x8b\x08", Foreign { what: "it is compressed with gzip", fix: UNPACK }),
+const GZIP: Foreign = Foreign { what: "it is compressed with gzip", fix: UNPACK };
+const BZIP2: Foreign = Foreign { what: "it is compressed with bzip2", fix: UNPACK };
+const PICKLED: Foreign = Foreign { what: "it is a pickle", fix: TORCH };
+const WEB_PAGE: Foreign = Foreign { what: "it is a web page", fix: AGAIN };
+const XML: Foreign = Foreign { what: "it is XML, as a store's answer to a failed request is", fix: AGAIN };
+
+/// Of 32 bits at least: data without a meaning begins so by chance once in 2^32 files.
+const MAGIC: [(&[u8], Foreign); 9] = [
     (b"\x28\xb5\x2f\xfd", Foreign { what: "it is compressed with zstd", fix: UNPACK }),
     (b"\xfd7zXZ\0", Foreign { what: "it is compressed with xz", fix: UNPACK }),
-    (b"BZh", Foreign { what: "it is compressed with bzip2", fix: UNPACK }),
     (b"\x04\x22\x4d\x18", Foreign { what: "it is compressed with lz4", fix: UNPACK }),
     (b"\x89HDF\r\n\x1a\n", Foreign { what: "it is an HDF5 file", fix: "write its arrays as npy, with h5py and numpy" }),
     (b"GGUF", Foreign { what: "it is a GGUF model", fix: "get the model as safetensors" }),
@@ -42,15 +47,13 @@ const MAGIC: [(&[u8], Foreign); 15] = [
             fix: "get the file itself with `git lfs pull`",
         },
     ),
-    (b"<!DOCTYPE", Foreign { what: "it is a web page", fix: AGAIN }),
-    (b"<!doctype", Foreign { what: "it is a web page", fix: AGAIN }),
-    (b"<html", Foreign { what: "it is a web page", fix: AGAIN }),
-    (b"<?xml", Foreign { what: "it is XML, as a store's answer to a failed request is", fix: AGAIN }),
     (b"Obj\x01", Foreign { what: "it is an Avro file", fix: "write it as one of the formats that are read" }),
 ];
 
 /// Too short to tell what a file is, and enough to tell why it is not what it was taken for.
-const GUESSES: [(&[u8], Foreign); 5] = [
+const GUESSES: [(&[u8], Foreign); 7] = [
+    (b"\x1f\x8b\x08", GZIP),
+    (b"BZh", BZIP2),
     (
         b"PK\x03\x04",
         Foreign { what: "by its first bytes it is a zip archive, such as what torch.save writes", fix: TORCH },
@@ -63,9 +66,54 @@ const GUESSES: [(&[u8], Foreign); 5] = [
 
 const PICKLE: [&[u8]; 4] = [b".pkl", b".pickle", b".pt", b".pth"];
 
-/// What a file is that begins so.
+/// What a file is that begins so, where data that means something else hardly ever does.
 pub(super) fn of(head: &[u8]) -> Option<Foreign> {
-    find(&MAGIC, head).or_else(|| of_zip(head))
+    let found = find(&MAGIC, head).or_else(|| markup(head)).or_else(|| of_zip(head));
+    found.or_else(|| match head {
+        _ if is_gzip(head) => Some(GZIP),
+        _ if is_bzip2(head) => Some(BZIP2),
+        _ if is_pickle(head) => Some(PICKLED),
+        _ => None,
+    })
+}
+
+/// Three bytes alone begin one file in 2^24: the fields behind them have few values, by RFC 1952.
+fn is_gzip(head: &[u8]) -> bool {
+    let [0x1f, 0x8b, 0x08, flags, ..] = head else { return false };
+    let level = head.get(8).is_none_or(|level| matches!(level, 0 | 2 | 4));
+    let system = head.get(9).is_none_or(|system| matches!(system, 0..=13 | 255));
+    flags & 0xe0 == 0 && level && system
+}
+
+/// The size of a block, and what its first block or its end begins with.
+fn is_bzip2(head: &[u8]) -> bool {
+    let [b'B', b'Z', b'h', b'1'..=b'9', rest @ ..] = head else { return false };
+    rest.starts_with(b"1AY&SY") || rest.starts_with(b"\x17rE8P\x90")
+}
+
+/// The number of the protocol is too little: what follows is how pickle begins a frame, a dict, a list or an object.
+fn is_pickle(head: &[u8]) -> bool {
+    let [0x80, protocol @ 2..=5, rest @ ..] = head else { return false };
+    match rest {
+        [0x95, frame @ ..] if *protocol >= 4 => {
+            frame.first_chunk().is_some_and(|len| u64::from_le_bytes(*len) < 1 << 40)
+        }
+        [b'}' | b']', b'q', 0, ..] => true,
+        [b'c', module @ ..] => {
+            let is_named = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+            let len = module.iter().take_while(|byte| is_named(byte)).count();
+            len >= 3 && module.get(len) == Some(&b'\n')
+        }
+        _ => false,
+    }
+}
+
+fn markup(head: &[u8]) -> Option<Foreign> {
+    const BEGINNINGS: [(&[u8], Foreign); 4] =
+        [(b"<!doctype", WEB_PAGE), (b"<html", WEB_PAGE), (b"<!-- saved from url", WEB_PAGE), (b"<?xml", XML)];
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let begins = |with: &[u8]| text.get(..with.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(with));
+    BEGINNINGS.iter().find(|(with, _)| begins(with)).map(|(_, foreign)| *foreign)
 }
 
 /// Of a file that begins so, and is not what it was taken for: what it is, where that is known.
@@ -73,6 +121,18 @@ pub(super) fn instead(source: &Source, head: &[u8]) -> Option<DatasetError> {
     let Foreign { what, fix } = of(head).or_else(|| guess(head))?;
     Some(source.unsupported(0, what, fix))
 }
+
+/// The byte order mark that JSON begins with, which no reader of JSON takes.
+pub(super) fn byte_order_mark(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [0xef, 0xbb, 0xbf, ..] => Some("it begins with a byte order mark of UTF-8"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("it begins with a byte order mark of UTF-16"),
+        _ => None,
+    }
+}
+
+/// What to do about a [byte order mark](byte_order_mark).
+pub(super) const WITHOUT_MARK: &str = "save it as UTF-8 without a byte order mark";
 
 /// What a file may be whose beginning is that of many.
 pub(super) fn guess(head: &[u8]) -> Option<Foreign> {

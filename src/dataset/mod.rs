@@ -11,6 +11,7 @@ mod error;
 mod fields;
 mod fingerprint;
 mod foreign;
+mod headerless;
 mod headers;
 #[cfg(test)]
 pub(crate) mod heard;
@@ -37,6 +38,7 @@ mod tfrecord;
 mod tokens;
 mod verified;
 mod webdataset;
+mod whole;
 
 pub use compound::{Concat, Mixture, Subset};
 pub use dtype::{DType, UnknownDType};
@@ -50,6 +52,7 @@ pub use layout::Layout;
 pub use megatron::Megatron;
 pub use npy::Npy;
 pub use npz::Npz;
+pub(crate) use open::checkpoint_files;
 pub use open::{Format, OpenOptions, Stored, UnknownFormat, open, open_stored};
 pub use records::Records;
 pub use safetensors::Safetensors;

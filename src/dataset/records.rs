@@ -1,14 +1,16 @@
 //! Files of records that all have one length, with nothing before, between or behind them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
+use super::headerless::{OtherKind, warn_of};
 use super::interface::Dataset;
 use super::npy::array_of;
+use super::open::Format;
 use super::parallel::in_parallel;
 use super::parts::{Parts, paths_of, stem};
-use super::source::DataFile;
+use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 
 /// Records of one type and shape, one after the other, in files that hold nothing else.
@@ -23,13 +25,18 @@ pub struct Records {
 }
 
 impl Records {
-    /// Looks at the lengths of these files, whose records are each a tensor of `record`.
+    /// Looks at the lengths of these files, whose records are each a tensor of `record`. Files that begin as those of
+    /// another kind do, such as a saved web page or a gzip archive, are read all the same, with one warning that names them;
+    /// [`open`](super::open()) refuses them.
     ///
     /// # Errors
     /// [`DatasetError`] where a file cannot be opened or ends within a record, and where a record has no bytes, or none
     /// that can be counted.
     pub fn open(paths: &[impl AsRef<Path>], record: TensorSpec) -> Result<Self, DatasetError> {
-        let paths = &paths_of(paths)[..];
+        Self::open_as(&paths_of(paths), record, OtherKind::Warn)
+    }
+
+    pub(crate) fn open_as(paths: &[PathBuf], record: TensorSpec, other: OtherKind) -> Result<Self, DatasetError> {
         let record_bytes = match record.bytes() {
             Some(0) => return Err(DatasetError::setting("", "a record has no bytes", "give at least 1")),
             Some(bytes) => bytes,
@@ -39,7 +46,14 @@ impl Records {
             }
         };
         let mut parts = Parts::of(paths)?;
-        for file in in_parallel(paths, |path| DataFile::new(path))? {
+        let files = in_parallel(paths, |path| {
+            let source = Source::open(path)?;
+            let other = other.look(&source, Format::Records)?;
+            Ok((source.file, other))
+        })?;
+        let mut others = Vec::new();
+        for (path, (file, other)) in paths.iter().zip(files) {
+            others.extend(other.map(|other| (path, other)));
             let (records, left_over) = (file.len() / record_bytes, file.len() % record_bytes);
             if left_over > 0 {
                 let what = format!("{left_over} bytes are left over behind {records} records of {record_bytes}");
@@ -48,6 +62,7 @@ impl Records {
             }
             parts.push(file, records)?;
         }
+        warn_of(&others, Format::Records);
         Ok(Self { parts, record, record_bytes })
     }
 }
@@ -89,7 +104,6 @@ mod tests {
     use super::super::dtype::DType;
     use super::super::mutants::assert_sound;
     use super::*;
-    use std::path::PathBuf;
 
     fn record() -> TensorSpec {
         TensorSpec::new("image", DType::U16, [2, 3])

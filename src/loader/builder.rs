@@ -18,7 +18,7 @@ use super::rows::Ragged;
 use super::shared::Shared;
 use super::transform::{Chain, Transform};
 use super::watchdog::{Patience, watch};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, DatasetError};
 use crate::device::{Device, DeviceKind};
 use crate::error::{BuildError, Error};
 use crate::route::{Carrier, CarrierBuilder};
@@ -244,7 +244,7 @@ impl LoaderBuilder {
     /// Allocates the memory and starts the threads, which begin to read.
     ///
     /// # Errors
-    /// [`Error::Sampler`] where the dataset has no samples or this rank would get none, or the state is of another dataset,
+    /// [`Error::Dataset`] where the dataset has no samples; [`Error::Sampler`] where this rank would get none, or the state is of another dataset,
     /// seed or shuffle; [`Error::Build`] where memory, the device or the engine cannot be had; [`Error::Tuning`] where
     /// [`tuned`](Self::tuned) settings cannot be looked up.
     pub fn build(self) -> Result<Loader, Error> {
@@ -309,6 +309,9 @@ impl LoaderBuilder {
 
     /// The order, from where it begins.
     fn sampler(&self) -> Result<(Origin, Sampler), Error> {
+        if self.dataset.is_empty() {
+            return Err(DatasetError::no_samples(self.dataset.files()).into());
+        }
         let fingerprint = self.dataset.fingerprint();
         if let Some(state) = &self.resume {
             state.check(&fingerprint, self.seed, self.shuffle)?;

@@ -6,7 +6,7 @@ use super::contents::{Contents, Give, Limits, Shard, add_bytes, check_bytes, fin
 use super::error::PackError;
 use super::header::{Header, METADATA};
 use super::options::PackOptions;
-use crate::dataset::{Dataset, Layout, SampleSpec, TensorSpec};
+use crate::dataset::{Dataset, DatasetError, Layout, SampleSpec, TensorSpec};
 
 /// One field of every sample.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ const MOST_EMPTY: u64 = 1 << 24;
 /// The fields that all samples have, those of wide types first; `None` where samples differ. Reads no payload.
 pub(super) fn fields(dataset: &dyn Dataset) -> Result<Option<Vec<Field>>, PackError> {
     if dataset.is_empty() {
-        return Err(PackError::setting("the dataset has no samples", "give one that has some"));
+        return Err(DatasetError::no_samples(dataset.files()).into());
     }
     let mut first = SampleSpec::new();
     dataset.locate(0, &mut first)?;

@@ -198,3 +198,24 @@ fn check_summary(stderr: &str, length: u64, [engine, route]: [&str; 2]) {
         _ => assert!(["direct", "buffered", "mixed"].contains(&mode), "{mode}"),
     }
 }
+
+/// No bytes would pass for an empty file.
+#[test]
+fn a_file_whose_size_is_not_told_is_an_error_of_every_command() {
+    let commands: [&[&str]; 6] = [
+        &["cat"],
+        &["load", "--device=host"],
+        &["inspect"],
+        &["read", "--device=host", "--format=records", "--record-bytes=1"],
+        &["order", "--format=tokens", "--seq-len=1"],
+        &["pack", "--format=tfrecord", "--out=/nowhere/out"],
+    ];
+    for path in ["/proc/version", "/proc/self/status", "/sys/kernel/mm/transparent_hugepage/enabled"].map(Path::new) {
+        if std::fs::read(path).is_ok_and(|bytes| !bytes.is_empty()) {
+            for command in commands {
+                let answer = Answer::of(forebay().args(command).arg(path));
+                assert!(answer.error(1).contains("kernel makes up"), "{command:?}: {}", answer.stderr);
+            }
+        }
+    }
+}

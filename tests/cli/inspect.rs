@@ -270,3 +270,39 @@ fn types_have_the_names_of_numpy_too() {
         assert_eq!(lines[0]["dtype"], dtype, "{name}");
     }
 }
+
+/// Alone as in an archive.
+#[test]
+fn an_array_without_rows_is_listed() {
+    let folder = folder();
+    let scalar = write(folder.path(), "scalar.npy", &npy("()", b"f"));
+    let lines = inspect(&[&scalar]);
+    assert_eq!(
+        (&lines[0]["name"], &lines[0]["shape"], bytes_of(&lines[0])),
+        (&json!("scalar"), &json!([]), b"f".to_vec())
+    );
+    let expected = json!({"format": "npy", "samples": null, "tensors": 1, "files": 1, "bytes": 1});
+    assert_eq!(lines[1]["summary"], expected);
+    // Arrays whose rows differ, too, and as they would be alone.
+    let rows = write(folder.path(), "rows.npy", &npy("(3,1)", b"abc"));
+    let both = inspect(&[folder.path()]);
+    assert_eq!((bytes_of(&both[0]), bytes_of(&both[1])), (b"abc".to_vec(), b"f".to_vec()));
+    assert_eq!(both[0], inspect(&[&rows])[0]);
+    assert_eq!(both[2]["summary"]["samples"], json!(null));
+    assert!(forebay::dataset::open(&[&scalar], &forebay::dataset::OpenOptions::new()).is_err());
+}
+
+#[test]
+fn a_part_of_a_set_is_an_error_unless_it_is_asked_for() {
+    let folder = folder();
+    for i in [1, 3] {
+        write(folder.path(), format!("x-0000{i}-of-00003.npy"), NPY);
+    }
+    for command in ["inspect", "order", "read"] {
+        let refused = Answer::of(forebay().arg(command).arg(folder.path()));
+        let error = refused.error(1);
+        assert!(error.contains("x-00002-of-00003.npy") && error.contains("--allow-incomplete"), "{error}");
+        let answer = Answer::of(forebay().args([command, "--allow-incomplete"]).arg(folder.path()));
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    }
+}

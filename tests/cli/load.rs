@@ -205,3 +205,52 @@ fn to_a_device_by_every_route() {
         answer.stderr
     );
 }
+
+/// A part of a model passes for all of it otherwise.
+#[test]
+fn files_of_a_set_are_all_there_or_it_is_an_error() {
+    let folder = folder();
+    let tensor = |name: &str| [Tensor::new(name, Dtype::U8, &[10], 1)];
+    let name = |i| format!("model-0000{i}-of-00003.safetensors");
+    let paths = [1, 2, 3].map(|i| write(folder.path(), name(i), &tensor(&format!("t{i}"))));
+    assert_eq!(lines(&load(folder.path(), &["--json"]))[0]["summary"]["tensors"], 3);
+    for gone in 0..3 {
+        let aside = folder.path().join("aside");
+        std::fs::rename(&paths[gone], &aside).unwrap();
+        let answer = load(folder.path(), &[]);
+        let error = answer.error(1);
+        assert!(error.contains(&name(gone + 1)) && error.contains("--allow-incomplete"), "{error}");
+        let part = lines(&load(folder.path(), &["--json", "--allow-incomplete"]));
+        assert_eq!(part[0]["summary"]["tensors"], 2);
+        std::fs::rename(&aside, &paths[gone]).unwrap();
+    }
+    assert!(load(&paths[0], &[]).error(1).contains("2 files are missing"));
+    // What an index names counts, and nothing else.
+    std::fs::remove_file(&paths[2]).unwrap();
+    write_index(folder.path(), &[("t1", &name(1)), ("t2", &name(2))]);
+    assert_eq!(lines(&load(folder.path(), &["--json"]))[0]["summary"]["tensors"], 2);
+}
+
+#[test]
+fn a_checkpoint_of_nothing_is_an_error() {
+    let folder = folder();
+    let empty = write(folder.path(), "empty.safetensors", &[]);
+    for path in [empty.as_path(), folder.path()] {
+        let answer = load(path, &[]);
+        assert!(answer.error(1).contains("holds no tensor"), "{}", answer.stderr);
+    }
+    std::fs::write(folder.path().join("model.safetensors.index.json"), r#"{"weight_map":{}}"#).unwrap();
+    assert!(load(folder.path(), &[]).error(1).contains("names no tensor"));
+}
+
+/// As `inspect` reads it.
+#[test]
+fn a_folder_in_the_folder_is_no_part_of_the_model() {
+    let folder = folder();
+    write(folder.path(), "model.safetensors", &tensors());
+    std::fs::create_dir(folder.path().join("old.safetensors")).unwrap();
+    std::fs::create_dir(folder.path().join("old.safetensors.index.json")).unwrap();
+    assert_eq!(lines(&load(folder.path(), &["--json"]))[0]["summary"]["tensors"], tensors().len());
+    std::os::unix::fs::symlink("old.safetensors", folder.path().join("link.safetensors")).unwrap();
+    assert_eq!(lines(&load(folder.path(), &["--json"]))[0]["summary"]["tensors"], tensors().len());
+}

@@ -287,3 +287,31 @@ fn no_payload_is_read() {
     assert_eq!((lines.len(), &summary["bytes"]), (10, &json!(1_000_000_000_000_u64)));
     assert!(summary["seconds"].as_f64().unwrap() < 5.0, "{summary}");
 }
+
+/// Whatever the format, and whatever the command: otherwise nobody finds the file in a list of many.
+#[test]
+fn a_dataset_without_samples_is_refused_with_its_paths() {
+    let folder = folder();
+    let empty = |name: &str, bytes: &[u8]| crate::run::write(folder.path(), name, bytes);
+    let rows = r#"{"x":{"dtype":"U8","shape":[0,3],"data_offsets":[0,0]}}"#;
+    let cases = [
+        (empty("a.tfrecord", b""), ""),
+        (empty("b.npy", &npy(0)), ""),
+        (empty("c.tar", &[0; 1024]), ""),
+        (empty("d.bin", b""), "--format=records --record-bytes=4"),
+        (empty("e.safetensors", &[&(rows.len() as u64).to_le_bytes()[..], rows.as_bytes()].concat()), ""),
+    ];
+    for (path, flags) in &cases {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        for command in [&["order"][..], &["read", "--device=host"], &["pack", "--out", "/nowhere/out"]] {
+            let answer = Answer::of(crate::run::forebay().args(command).args(flags.split_whitespace()).arg(path));
+            // An archive without samples warns, too.
+            let error = answer.stderr.lines().last().unwrap_or_default();
+            assert!(answer.code == Some(1) && error.starts_with("error: "), "{}", answer.stderr);
+            assert!(error.contains("no samples") && error.contains(name), "{command:?} {name}: {}", answer.stderr);
+        }
+    }
+    let many = [&cases[1].0, &empty("f.npy", &npy(0))];
+    let answer = Answer::of(crate::run::forebay().arg("order").args(many));
+    assert!(answer.error(1).contains("b.npy") && answer.stderr.contains("f.npy"), "{}", answer.stderr);
+}

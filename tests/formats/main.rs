@@ -7,12 +7,16 @@ mod bytes;
 mod compound;
 mod corpus;
 mod fingerprint;
+#[path = "../../src/dataset/heard.rs"]
+mod heard;
 mod megatron;
 mod npy;
 mod npz;
 mod open;
+mod other_kinds;
 mod records;
 mod safetensors;
+mod shard_sets;
 mod tar;
 mod tfrecord;
 mod tokens;

@@ -8,14 +8,14 @@ use forebay::dataset::{DType, DatasetFault, Format, OpenOptions, open, open_stor
 use crate::open::{opened, refused, refused_with, safetensors, write};
 
 /// An array of numpy's of four bytes, 1 to 4.
-fn npy() -> Vec<u8> {
+pub fn npy() -> Vec<u8> {
     let dict = "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }";
     let header = format!("{dict:<117}\n");
     [b"\x93NUMPY\x01\0", &118_u16.to_le_bytes()[..], header.as_bytes(), &[1, 2, 3, 4]].concat()
 }
 
 /// A tar archive of these members.
-fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+pub fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, bytes) in members {
         let mut header = [0; 512];
@@ -36,7 +36,7 @@ fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 /// TFRecords of these bytes.
-fn tfrecord(records: &[&[u8]]) -> Vec<u8> {
+pub fn tfrecord(records: &[&[u8]]) -> Vec<u8> {
     let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
     let record = |bytes: &&[u8]| {
         let len = (bytes.len() as u64).to_le_bytes();
@@ -46,7 +46,7 @@ fn tfrecord(records: &[&[u8]]) -> Vec<u8> {
 }
 
 /// A Megatron index of two documents, of 3 and 2 tokens of 16 bits.
-fn megatron() -> Vec<u8> {
+pub fn megatron() -> Vec<u8> {
     let numbers = |numbers: &[u64], bytes: usize| -> Vec<u8> {
         numbers.iter().flat_map(|number| number.to_le_bytes()[..bytes].to_vec()).collect()
     };
@@ -63,7 +63,7 @@ fn megatron() -> Vec<u8> {
 }
 
 /// Tokens of llm.c's, five of them.
-fn llm_c() -> Vec<u8> {
+pub fn llm_c() -> Vec<u8> {
     let mut header = vec![0; 1024];
     for (i, number) in [20_240_520_u32, 1, 5].into_iter().enumerate() {
         header[4 * i..4 * i + 4].copy_from_slice(&number.to_le_bytes());

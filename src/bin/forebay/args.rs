@@ -170,6 +170,9 @@ pub struct Doctor {
 pub struct Load {
     /// A .safetensors file, a model's *.index.json, or a folder that holds either
     pub checkpoint: PathBuf,
+    /// Loads what there is of a set of files whose names say that there are more, `model-00001-of-00003.safetensors`
+    #[arg(long, help_heading = heading::READING)]
+    pub allow_incomplete: bool,
     /// One line per tensor with its SHA-256 before the summary
     #[arg(long, help_heading = heading::OUTPUT)]
     pub hash: bool,
@@ -227,7 +230,7 @@ pub struct Read {
 #[derive(Debug, Args)]
 pub struct DatasetFlags {
     /// safetensors, npy, npz, records, tokens, megatron, webdataset (or tar) or tfrecord; told by content, then by name,
-    /// when not given
+    /// when not given. Files without a header are read as what it says even if they begin as others do, with a warning
     #[arg(long, help_heading = heading::DATASET)]
     pub format: Option<Format>,
     /// Files without a header are records of so many bytes each
@@ -245,11 +248,14 @@ pub struct DatasetFlags {
     /// uint16 are known, too
     #[arg(long, help_heading = heading::DATASET)]
     pub dtype: Option<DType>,
+    /// Takes what there is of a set of files whose names say that there are more, such as `train-00000-of-00010.tar`
+    #[arg(long, help_heading = heading::DATASET)]
+    pub allow_incomplete: bool,
 }
 
 impl DatasetFlags {
     pub fn options(&self) -> OpenOptions {
-        let mut options = OpenOptions::new();
+        let mut options = OpenOptions::new().allow_incomplete(self.allow_incomplete);
         if let Some(format) = self.format {
             options = options.format(format);
         }

@@ -62,7 +62,7 @@ fn failure(error: CheckpointError) -> Failure {
 fn options(common: &Common, device: &Device, load: &args::Load) -> Result<LoadOptions, Failure> {
     let reader = carrier::reader(common, device, Some(&load.checkpoint))?;
     let builder = carrier::routed(Carrier::builder().reader(reader), common.route);
-    let options = LoadOptions::new().carrier(builder);
+    let options = LoadOptions::new().carrier(builder).allow_incomplete(load.allow_incomplete);
     let options = match common.budget {
         Some(budget) => options.budget(budget.0),
         None => options,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use forebay::dataset::{Dataset, Fingerprint, shown};
+use forebay::dataset::{Dataset, DatasetError, Fingerprint, shown};
 use forebay::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
 
 use crate::args::{DatasetFlags, heading};
@@ -121,6 +121,9 @@ pub struct Beginning {
 impl LoaderFlags {
     /// Looks at the flags that the dataset and the files of states have a say in, before anything is read.
     pub fn begin(&self, dataset: &dyn Dataset) -> Result<Beginning, Failure> {
+        if dataset.is_empty() {
+            return Err(Failure::of(DatasetError::no_samples(dataset.files())));
+        }
         let world = self.world()?;
         let save = self.save_state.as_deref().map(StateFile::at).transpose()?;
         let fingerprint = dataset.fingerprint();

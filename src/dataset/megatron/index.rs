@@ -1,4 +1,5 @@
-//! The `.idx` file of a pair: how long its tables are and where they lie, and a walk over them.
+//! The `.idx` file of a pair: how long its tables are and where they lie, and a walk over them. That of fairseq has the same
+//! beginning and no table of documents: each sequence is one.
 
 use super::super::dtype::DType;
 use super::super::error::{DatasetError, DatasetFault};
@@ -9,6 +10,8 @@ use super::super::text::shown;
 const MAGIC: &[u8] = b"MMIDIDX\0\0";
 /// Magic, version, code of the type, and how many sequences and boundaries of documents there are.
 const HEADER_LEN: u64 = 34;
+/// The same without the boundaries.
+const FAIRSEQ_HEADER_LEN: u64 = 26;
 pub(super) const FIX: &str = "write the pair again with Megatron's preprocess_data.py";
 /// So many entries of a table are read at once.
 const BLOCK: u64 = 1 << 16;
@@ -18,10 +21,18 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
+/// Whose index it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    Megatron,
+    Fairseq,
+}
+
 /// What an index says of itself.
 #[derive(Debug)]
 pub(super) struct Index<'a> {
     source: &'a Source,
+    writer: Writer,
     pub(super) dtype: DType,
     pub(super) sequences: u64,
     /// One more than there are documents.
@@ -37,16 +48,25 @@ impl<'a> Index<'a> {
                 source.malformed(0, "this is no index of Megatron's", "give the .idx that belongs to the .bin")
             }));
         }
-        source.check_range(0, HEADER_LEN, "the index's header")?;
+        source.check_range(0, FAIRSEQ_HEADER_LEN, "the index's header")?;
         let number = |at: usize| head.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |it| u64::from_le_bytes(*it));
         if number(9) != 1 {
             return Err(source.unsupported(9, format!("version {} of the index is not known", number(9)), FIX));
         }
+        let sequences = number(18);
+        // No index of Megatron's has that length: its own header is longer.
+        let of_fairseq = u128::from(FAIRSEQ_HEADER_LEN) + u128::from(sequences) * 12;
+        let writer = if u128::from(source.len()) == of_fairseq { Writer::Fairseq } else { Writer::Megatron };
         let code = head[17];
-        let Some(dtype) = dtype(code) else {
+        let Some(dtype) = dtype(code, writer) else {
             return Err(source.malformed(17, format!("no type of tokens has the code {code}"), FIX));
         };
-        let index = Self { source, dtype, sequences: number(18), boundaries: number(26) };
+        if writer == Writer::Fairseq {
+            // The file has twelve bytes of each, so this does not overflow.
+            return Ok(Self { source, writer, dtype, sequences, boundaries: sequences + 1 });
+        }
+        source.check_range(0, HEADER_LEN, "the index's header")?;
+        let index = Self { source, writer, dtype, sequences, boundaries: number(26) };
         index.check_len()?;
         index.check_last_boundary()?;
         Ok(index)
@@ -90,7 +110,8 @@ impl<'a> Index<'a> {
     // The tables lie in the file, so the places in them are less than its length.
 
     fn length_at(&self, sequence: u64) -> u64 {
-        HEADER_LEN + sequence * 4
+        let header = if self.writer == Writer::Fairseq { FAIRSEQ_HEADER_LEN } else { HEADER_LEN };
+        header + sequence * 4
     }
 
     pub(super) fn pointer_at(&self, sequence: u64) -> u64 {
@@ -106,9 +127,12 @@ impl<'a> Index<'a> {
     }
 }
 
-/// By Megatron's table of codes.
-fn dtype(code: u8) -> Option<DType> {
+/// By the writer's table of codes: of floats, theirs differ.
+fn dtype(code: u8, writer: Writer) -> Option<DType> {
     Some(match code {
+        7 if writer == Writer::Fairseq => DType::F64,
+        9 if writer == Writer::Fairseq => DType::U32,
+        10 if writer == Writer::Fairseq => DType::U64,
         1 => DType::U8,
         2 => DType::I8,
         3 => DType::I16,
@@ -253,6 +277,10 @@ impl Boundaries<'_> {
     fn next(&mut self) -> Result<Option<u64>, DatasetError> {
         if self.next == self.index.boundaries {
             return Ok(None);
+        }
+        if self.index.writer == Writer::Fairseq {
+            self.next += 1;
+            return Ok(Some(self.next - 1));
         }
         let in_block = self.next % BLOCK;
         let at = self.index.boundary_at(self.next);

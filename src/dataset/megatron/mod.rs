@@ -6,20 +6,25 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::path::Path;
 
 pub(crate) use index::looks_like;
+pub(crate) use pair::index_of_prefix;
 
 use super::dtype::DType;
-use super::error::DatasetError;
+use super::error::{DatasetError, DatasetFault};
 use super::fingerprint::Fingerprint;
+use super::headerless::Other;
 use super::interface::Dataset;
+use super::open::Format;
 use super::parallel::in_parallel;
 use super::parts::{Parts, paths_of, stem};
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 use super::split::{Split, Windows};
 use super::text::shown;
+use crate::storage::OpenFault;
 use index::Index;
 use table::Table;
 
@@ -34,7 +39,8 @@ use table::Table;
 /// Version 1 of the index is read, by the rules of Megatron-LM's `indexed_dataset.py`: `MMIDIDX`, the type of tokens, a
 /// length (`i32`) and a place in bytes (`i64`) for each sequence, the sequence that each document begins with (`i64`),
 /// and perhaps a byte that tells the kind of each sequence, which is not looked at. Every sequence must lie in the `.bin`,
-/// which must end where the last of them ends.
+/// which must end where the last of them ends. Of fairseq's `MMapIndexedDataset`, whose index is the same without documents,
+/// each sequence is a document.
 #[derive(Debug)]
 pub struct Megatron {
     parts: Parts,
@@ -48,7 +54,8 @@ pub struct Megatron {
 }
 
 impl Megatron {
-    /// Reads the indices of these pairs. Each may be given by either file, or by both, which then count once.
+    /// Reads the indices of these pairs. Each may be given by either file, or by both, which then count once, or by the name
+    /// that both have without their endings.
     ///
     /// # Errors
     /// [`DatasetError`] where a file is missing, cannot be read or is not sound; where an index and its `.bin` do not
@@ -62,19 +69,13 @@ impl Megatron {
         };
         let mut parts = Parts::of(paths)?;
         let pairs = in_parallel(&pair::pairs(paths)?, |(idx, bin)| {
-            let (idx, bin) = (Source::open(idx)?, Source::open(bin)?);
+            let idx = Source::open(idx).map_err(|error| without_index(error, bin))?;
+            let bin = Source::open(bin)?;
             let index = Index::read(&idx)?;
-            let (table, samples) = match windows {
-                None => {
-                    let table = Table::of_documents(&index, &bin)?;
-                    let documents = table.documents();
-                    (table, documents)
-                }
-                Some(windows) => {
-                    let table = Table::of_tokens(&index, &bin)?;
-                    let samples = windows.count_in(bin.path(), table.tokens())?;
-                    (table, samples)
-                }
+            let (table, samples) = match table_of(&index, &bin, windows) {
+                Ok(found) => found,
+                // What does not fit the index may be no data at all.
+                Err(error) => return Err(Other::of(&bin, Format::Megatron)?.map_or(error, |other| other.refuse(&bin))),
             };
             Ok((index.dtype, idx.file, bin.file, table, samples))
         })?;
@@ -96,6 +97,40 @@ impl Megatron {
 
     fn tokens(&self, count: u64) -> TensorSpec {
         TensorSpec { shape: [count].into(), ..self.token.clone() }
+    }
+}
+
+/// What begins as an index does may have the name of the data.
+fn without_index(error: DatasetError, bin: &Path) -> DatasetError {
+    let is_index = || {
+        let source = Source::open(bin).ok()?;
+        let mut head = [0; 9];
+        source.read_up_to(0, &mut head).ok().filter(|_| looks_like(&head))
+    };
+    match &error.fault {
+        DatasetFault::Open(OpenFault::Io(refused))
+            if refused.kind() == io::ErrorKind::NotFound && is_index().is_some() =>
+        {
+            let what = "by its first bytes it is an index of Megatron's, by its name the data of one";
+            DatasetError::setting(bin, what, "call the pair NAME.idx and NAME.bin")
+        }
+        _ => error,
+    }
+}
+
+/// Where the samples of a pair lie, and how many there are.
+fn table_of(index: &Index<'_>, bin: &Source, windows: Option<Windows>) -> Result<(Table, u64), DatasetError> {
+    match windows {
+        None => {
+            let table = Table::of_documents(index, bin)?;
+            let documents = table.documents();
+            Ok((table, documents))
+        }
+        Some(windows) => {
+            let table = Table::of_tokens(index, bin)?;
+            let samples = windows.count_in(bin.path(), table.tokens())?;
+            Ok((table, samples))
+        }
     }
 }
 

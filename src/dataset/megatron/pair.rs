@@ -20,11 +20,26 @@ pub(super) fn pairs(paths: &[PathBuf]) -> Result<Vec<(PathBuf, PathBuf)>, Datase
 fn index_of(path: &Path) -> Result<PathBuf, DatasetError> {
     match path.extension() {
         Some(extension) if extension == "idx" || extension == "bin" => Ok(path.with_extension("idx")),
+        _ if index_of_prefix(path).is_some() => Ok(with_ending(path, ".idx")),
         _ => {
             let what = "the name ends neither with .idx nor with .bin, so the other file of the pair has no name";
             Err(DatasetError::setting(path, what, "call the pair NAME.idx and NAME.bin"))
         }
     }
+}
+
+/// The index of the pair `PREFIX.idx` and `PREFIX.bin`, as Megatron's own scripts name it, where either is there.
+pub(crate) fn index_of_prefix(prefix: &Path) -> Option<PathBuf> {
+    prefix.file_name()?;
+    let (idx, bin) = (with_ending(prefix, ".idx"), with_ending(prefix, ".bin"));
+    (idx.is_file() || bin.is_file()).then_some(idx)
+}
+
+/// The name and `ending`: names have dots of their own.
+fn with_ending(prefix: &Path, ending: &str) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
 }
 
 #[cfg(test)]

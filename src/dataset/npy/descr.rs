@@ -51,12 +51,37 @@ fn other(kind: &str) -> NotRead {
         }
         Some('S' | 'a' | 'U' | 'T') => ("its elements are texts", "save tokens or bytes: array.view('u1')"),
         Some('M' | 'm') => ("its elements are times", "save numbers: array.view('<i8')"),
-        Some('V') => ("its elements are of a type that numpy has no name for", "save its bits: array.view('<u2')"),
+        Some('V') => void(kind),
         Some('c') => ("its elements are complex numbers that are not of 64 bits", "save array.astype('<c8')"),
+        Some('f') if kind == "f1" => {
+            // numpy itself cannot load what it has saved so.
+            ("its elements are floats of 8 bits, whose kind numpy does not tell", "save their bits: array.view('u1')")
+        }
         Some('f') => ("its elements are floats of neither 16, 32 nor 64 bits", "save array.astype('<f8')"),
         _ => ("numpy writes no such type", "write it again with numpy.save"),
     };
     NotRead { what, fix }
+}
+
+/// Types of other libraries, for which numpy tells no more than how many bytes an element has.
+fn void(kind: &str) -> (&'static str, &'static str) {
+    match kind {
+        "V1" => (
+            "its elements are of a type of 8 bits that numpy has no name for, such as float8 or int4 of ml_dtypes",
+            "save their bits: array.view('u1')",
+        ),
+        "V2" => (
+            "its elements are of a type of 16 bits that numpy has no name for, such as bfloat16 of ml_dtypes",
+            "save their bits, array.view('<u2'), or where they are bfloat16, array.astype('<f4')",
+        ),
+        "V4" => {
+            ("its elements are of a type of 32 bits that numpy has no name for", "save their bits: array.view('<u4')")
+        }
+        "V8" => {
+            ("its elements are of a type of 64 bits that numpy has no name for", "save their bits: array.view('<u8')")
+        }
+        _ => ("its elements are of a type that numpy has no name for", "save their bytes: array.view('u1')"),
+    }
 }
 
 #[cfg(test)]
@@ -81,8 +106,8 @@ mod tests {
     #[test]
     fn what_is_no_number_of_ours_is_not_read() {
         for descr in [
-            "|O", "|O8", "|S5", "<U5", "<M8[ns]", "<m8", "|V2", "<c16", "<f16", "<f4,<f4", "<f4 ", "<f04", "(2,)<f4",
-            "", "<", "<é", "é", "?", "|?", "<f", "<u3", "<i16", "<b1x",
+            "|O", "|O8", "<f1", "|V1", "|S5", "<U5", "<M8[ns]", "<m8", "|V2", "<c16", "<f16", "<f4,<f4", "<f4 ",
+            "<f04", "(2,)<f4", "", "<", "<é", "é", "?", "|?", "<f", "<u3", "<i16", "<b1x",
         ] {
             assert!(dtype(descr).is_err(), "{descr}");
         }

@@ -6,12 +6,12 @@ mod literal;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use header::{Header, Place, looks_like, read_header, read_header_in};
 
-use super::error::DatasetError;
+use super::error::{DatasetError, DatasetFault};
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
 use super::parallel::in_parallel;
@@ -20,6 +20,7 @@ use super::shape::Shape;
 use super::source::{DataFile, Source};
 use super::spec::{FileRange, SampleSpec, StoredTensor, StoredTensors, TensorSpec};
 use super::text::shown;
+use super::whole::Whole;
 
 /// Arrays in numpy's own format (`.npy`), whose samples are their rows.
 ///
@@ -48,16 +49,15 @@ impl Npy {
     /// rows, since it has no dimensions; and where the rows of two files differ.
     pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, DatasetError> {
         let paths = &paths_of(paths)[..];
+        Self::of(paths, read(paths)?)
+    }
+
+    fn of(paths: &[PathBuf], arrays: Vec<Array>) -> Result<Self, DatasetError> {
         let mut parts = Parts::of(paths)?;
-        let arrays = in_parallel(paths, |path| {
-            let source = Source::open(path)?;
-            let header = read_header(&source, "")?;
-            let (rows, row) = rows_of(&source, header.spec)?;
-            Ok((source.file, header.data_offset, rows, row))
-        })?;
         let mut data_offsets = Vec::with_capacity(paths.len());
         let mut row: Option<TensorSpec> = None;
-        for (file, data_offset, rows, spec) in arrays {
+        for Array { file, header: Header { data_offset, .. }, rows } in arrays {
+            let (rows, spec) = rows?;
             match &row {
                 None => row = Some(spec),
                 Some(first) if *first == spec => {}
@@ -86,6 +86,46 @@ impl Npy {
         let row_bytes = row.bytes().unwrap_or(0);
         Ok(Self { parts, data_offsets, row, row_bytes })
     }
+}
+
+/// An array, and its rows as samples; in `Err` why it has none.
+struct Array {
+    file: DataFile,
+    header: Header,
+    rows: Result<(u64, TensorSpec), DatasetError>,
+}
+
+fn read(paths: &[PathBuf]) -> Result<Vec<Array>, DatasetError> {
+    in_parallel(paths, |path| {
+        let source = Source::open(path)?;
+        let header = read_header(&source, stem(path))?;
+        let rows = match rows_of(&source, TensorSpec { name: "".into(), ..header.spec.clone() }) {
+            Err(error) if matches!(error.fault, DatasetFault::Malformed { .. }) => return Err(error),
+            rows => rows,
+        };
+        Ok(Array { file: source.file, header, rows })
+    })
+}
+
+/// The arrays of these files, as the samples that their rows make or, where an array has no rows or others than the first,
+/// as they are: then there are no samples.
+///
+/// # Errors
+/// As of [`Npy::open`] but for that.
+pub(crate) fn open_stored(paths: &[PathBuf]) -> Result<(Box<dyn Dataset>, Option<u64>), DatasetError> {
+    let arrays = read(paths)?;
+    let row = |array: &Array| array.rows.as_ref().ok().map(|(_, row)| row.clone());
+    let first = arrays.first().and_then(row);
+    if first.is_some() && arrays.iter().all(|array| row(array) == first) {
+        let npy = Npy::of(paths, arrays)?;
+        let samples = npy.len();
+        return Ok((Box::new(npy), Some(samples)));
+    }
+    let mut whole = Whole::new("npy");
+    for Array { file, header: Header { spec, data_offset }, .. } in arrays {
+        whole.push(file, [(spec, data_offset)]);
+    }
+    Ok((Box::new(whole), None))
 }
 
 /// How many rows an array has, and what each is.

@@ -7,9 +7,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::folder;
+use super::format::Format;
 use super::options::OpenOptions;
 use super::pattern;
-use crate::dataset::{DatasetError, DatasetFault};
+use crate::dataset::{DatasetError, DatasetFault, megatron};
 use crate::storage::OpenFault;
 
 /// At least one file; whether each can be opened is not known yet, but those of patterns were there.
@@ -24,6 +25,12 @@ pub(super) fn files(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result
         // A pattern only where nothing is called so.
         let names = if found.as_ref().is_err_and(is_absence) { names(path)? } else { None };
         let Some(names) = names else {
+            if found.as_ref().is_err_and(is_absence)
+                && let Some(index) = index_of(path, options)
+            {
+                files.push(index);
+                continue;
+            }
             if found.as_ref().is_err_and(is_absence) && path.as_os_str().as_bytes().contains(&b'*') {
                 let what = "nothing is called so, and `*` stands for itself";
                 let fix =
@@ -37,6 +44,12 @@ pub(super) fn files(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result
         for path in names {
             match fs::metadata(&path) {
                 Ok(found) => add(&mut files, path, Some(found), options)?,
+                Err(error)
+                    if is_absence(&error)
+                        && let Some(index) = index_of(&path, options) =>
+                {
+                    files.push(index)
+                }
                 Err(error) => return Err(DatasetError::new(path, None, DatasetFault::Open(OpenFault::Io(error)))),
             }
         }
@@ -45,6 +58,12 @@ pub(super) fn files(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result
         true => Err(DatasetError::setting("", "there are no files to open", "give at least one file or folder")),
         false => Ok(files),
     }
+}
+
+/// The index of the pair that Megatron means by this name, which no file has; tokens without a header are not meant.
+fn index_of(path: &Path, options: &OpenOptions) -> Option<PathBuf> {
+    let may_be = options.format.is_none_or(|format| format == Format::Megatron);
+    if may_be { megatron::index_of_prefix(path) } else { None }
 }
 
 fn add(

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use super::format::Format;
 use super::names::{self, Kind, Named};
 use super::options::OpenOptions;
+use crate::dataset::parallel::in_parallel;
 use crate::dataset::text::in_message;
-use crate::dataset::{DatasetError, DatasetFault};
+use crate::dataset::{DatasetError, DatasetFault, safetensors};
 
 /// The files that are read for a folder: not those in folders inside it, not hidden ones, and not those whose names are
 /// of no format. With a model's index that is the index alone.
@@ -16,12 +17,19 @@ pub(super) fn files(folder: &Path, options: &OpenOptions) -> Result<Vec<PathBuf>
     let listed = list(folder)?;
     let named: Vec<(&PathBuf, Named)> =
         listed.iter().filter_map(|path| Some((path, names::named(path)?))).filter(|it| counts(it, options)).collect();
-    let Some(kind) = the_kind(folder, &named, options)? else {
-        return Err(no_data(folder, &listed, &named, options));
+    let kind = the_kind(folder, &named, options)?;
+    let safetensors = Kind::of(Format::Safetensors);
+    let may_have_index = match (kind, options.format) {
+        (Some(kind), _) => kind == safetensors,
+        // Its files may lie below.
+        (None, format) => format.is_none_or(|format| format == Format::Safetensors),
     };
-    if let Some(index) = the_index(folder, kind, &named)? {
+    if may_have_index && let Some(index) = the_index(folder, &listed, &named)? {
         return Ok(vec![index.clone()]);
     }
+    let Some(kind) = kind else {
+        return Err(no_data(folder, &listed, &named, options));
+    };
     for (path, named) in &named {
         refuse_what_is_missing(path, *named, kind)?;
     }
@@ -34,7 +42,9 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        let is_folder = entry.file_type().map_err(failed)?.is_dir();
+        let kind = entry.file_type().map_err(failed)?;
+        // A link that leads nowhere is told by opening it.
+        let is_folder = kind.is_dir() || kind.is_symlink() && entry.path().is_dir();
         if !is_folder && !entry.file_name().as_bytes().starts_with(b".") {
             paths.push(entry.path());
         }
@@ -46,7 +56,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, DatasetError> {
 /// Whether the name is one that data has here: other tools call files `.idx`, too, and `.bin` beside one is its data.
 fn counts((path, named): &(&PathBuf, Named), options: &OpenOptions) -> bool {
     match named {
-        Named::Format(Format::Megatron) => path.with_extension("bin").exists(),
+        Named::Format(Format::Megatron) => path.with_extension("bin").is_file(),
         Named::Raw => options.format.is_some() || !names::has_megatron_index(path),
         _ => true,
     }
@@ -76,21 +86,22 @@ fn the_kind(folder: &Path, named: &[(&PathBuf, Named)], options: &OpenOptions) -
     }
 }
 
+/// The index of the model, by its name or by what it says. Several that say the same are one.
 fn the_index<'a>(
     folder: &Path,
-    kind: Kind,
+    listed: &'a [PathBuf],
     named: &[(&'a PathBuf, Named)],
 ) -> Result<Option<&'a PathBuf>, DatasetError> {
-    if kind != Kind::Format(Format::Safetensors) {
-        return Ok(None);
-    }
-    let mut indices = named.iter().filter(|(_, named)| *named == Named::ModelIndex);
-    match (indices.next(), indices.next()) {
-        (Some((one, _)), Some((other, _))) => {
-            let what = format!("the folder has two indices, {} and {}", name(one), name(other));
+    let has_name = |path: &PathBuf| named.iter().any(|(other, named)| *named == Named::ModelIndex && *other == path);
+    let is_index = in_parallel(listed, |path| Ok(has_name(path) || safetensors::is_index_by_content(path)))?;
+    let mut indices = listed.iter().zip(is_index).filter_map(|(path, is_index)| is_index.then_some(path));
+    let Some(first) = indices.next() else { return Ok(None) };
+    match indices.find(|other| !safetensors::say_the_same(first, other)) {
+        Some(other) => {
+            let what = format!("the folder has two indices that differ, {} and {}", name(first), name(other));
             Err(DatasetError::setting(folder, what, "give one of them"))
         }
-        (first, _) => Ok(first.map(|(index, _)| *index)),
+        None => Ok(Some(first)),
     }
 }
 

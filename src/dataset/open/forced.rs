@@ -1,14 +1,18 @@
-//! What to say of a file that is not of the format that was asked for.
+//! What to say of a file that is not of the format that it is opened as.
 
 use super::format::Format;
+use super::options::OpenOptions;
 use super::sniff::{self, Content};
 use crate::dataset::source::Source;
 use crate::dataset::{DatasetError, DatasetFault};
 
-/// The error of opening files as `format`, which was asked for; with what the file is, where its content tells that it is
-/// of another.
-pub(super) fn explained(error: DatasetError, format: Format) -> DatasetError {
-    const FIX: &str = "leave the format out (--format), and it is read as that";
+/// The error of opening files as `format`; with what the file is, where its content tells that it is of another.
+pub(super) fn explained(error: DatasetError, format: Format, options: &OpenOptions) -> DatasetError {
+    let fix = match options.format {
+        Some(_) => "leave the format out (--format), and it is read as that",
+        // It is none of the first files, which say what all are.
+        None => "give files of one format, or concatenate datasets",
+    };
     let broken = matches!(
         error.fault,
         DatasetFault::Malformed { .. } | DatasetFault::Truncated { .. } | DatasetFault::Unsupported { .. }
@@ -21,7 +25,7 @@ pub(super) fn explained(error: DatasetError, format: Format) -> DatasetError {
         other => other.to_string(),
     };
     let what = format!("{what}, and by its content the file is {content}, not {format}");
-    DatasetError::new(path, offset, DatasetFault::Setting { what, fix: FIX })
+    DatasetError::new(path, offset, DatasetFault::Setting { what, fix })
 }
 
 /// The format that the first bytes of the file tell, where it is one that is read.

@@ -10,13 +10,14 @@ mod kind;
 mod names;
 mod options;
 mod pattern;
+mod shard_set;
 mod sniff;
 
 use std::path::{Path, PathBuf};
 
 pub use format::{Format, UnknownFormat};
 pub use options::OpenOptions;
-use sniff::Content;
+pub(crate) use sniff::{Content, HEAD, content};
 
 use super::{Dataset, DatasetError, Megatron, Npy, Npz, Records, Safetensors, Split, TfRecord, Tokens, WebDataset};
 
@@ -29,28 +30,26 @@ use super::{Dataset, DatasetError, Megatron, Npy, Npz, Records, Safetensors, Spl
 ///   byte order of their names. Hidden files, folders inside it and all other names are left out. Files of two formats are
 ///   an error, unless [`OpenOptions::format`] says which; so is a file of the dataset that is compressed or only half
 ///   fetched, by its name. Files without a header do not count beside others, unless they are asked for. A folder with a
-///   model's index is read through it.
+///   model's index, whatever it is called, is read through it.
 /// - In a pattern, braces hold a range of numbers, `{0..9}`, `{000..099}` or `{0..90..10}`, or names, `{a,b}`; they
 ///   nest, and every name must be there. A file or folder that is called so, braces and all, comes first.
 ///
 /// What a file is tells its content, else its name, unless [`OpenOptions::format`] does: then nothing is guessed, and a
 /// file that breaks the format's rules is that format's error. Files without a header are records where
 /// [`OpenOptions::record_bytes`] is given, and tokens where [`OpenOptions::seq_len`] is. Those with a Megatron index beside
-/// them are read by it: as documents, unless windows are asked for.
+/// them are read by it: as documents, unless windows are asked for; `NAME` alone means `NAME.idx` and `NAME.bin`, where
+/// nothing is called `NAME`. A file without a header that begins as one of another kind does, such as a pointer of Git LFS,
+/// is an error, unless [`OpenOptions::format`] says that it is data.
+///
+/// Where names say how many files there are, as `model-00001-of-00003.safetensors` does, all of them must be among the
+/// files, unless [`OpenOptions::allow_incomplete`] is set.
 ///
 /// # Errors
 /// [`DatasetError`] where a path is not there, a file is not sound, is of a kind that is not read or of none that can be
 /// told, tensors make no samples, or a setting is missing or of no use to the format.
 pub fn open(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<Box<dyn Dataset>, DatasetError> {
     let (format, files) = resolve(paths, options)?;
-    open_as(format, &files, options).map_err(|error| of_forced(error, options))
-}
-
-fn of_forced(error: DatasetError, options: &OpenOptions) -> DatasetError {
-    match options.format {
-        Some(format) => forced::explained(error, format),
-        None => error,
-    }
+    open_as(format, &files, options).map_err(|error| forced::explained(error, format, options))
 }
 
 fn open_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result<Box<dyn Dataset>, DatasetError> {
@@ -58,13 +57,13 @@ fn open_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result<B
         Format::Safetensors => Ok(Box::new(Safetensors::open(files)?.check_samples()?)),
         Format::Npy => Ok(Box::new(Npy::open(files)?)),
         Format::Npz => Ok(Box::new(Npz::open(files)?)),
-        Format::Records => Ok(Box::new(Records::open(files, options.record(first(files))?)?)),
+        Format::Records => Ok(Box::new(Records::open_as(files, options.record(first(files))?, options.other_kind())?)),
         Format::Tokens => {
             let Some(split) = options.split() else {
                 let what = "it holds tokens, and how many of them are a sample is not said";
                 return Err(DatasetError::setting(first(files), what, "give seq_len (--seq-len)"));
             };
-            Ok(Box::new(Tokens::open(files, options.dtype, split)?))
+            Ok(Box::new(Tokens::open_as(files, options.dtype, split, options.other_kind())?))
         }
         Format::Megatron => Ok(Box::new(Megatron::open(files, options.split().unwrap_or(Split::Documents))?)),
         Format::WebDataset => Ok(Box::new(WebDataset::open(files, options.tar_index())?)),
@@ -95,7 +94,7 @@ pub struct Stored {
 /// As [`open`].
 pub fn open_stored(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<Stored, DatasetError> {
     let (format, files) = resolve(paths, options)?;
-    stored_as(format, &files, options).map_err(|error| of_forced(error, options))
+    stored_as(format, &files, options).map_err(|error| forced::explained(error, format, options))
 }
 
 fn stored_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result<Stored, DatasetError> {
@@ -106,9 +105,11 @@ fn stored_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result
             (Box::new(tensors), samples)
         }
         Format::Npz => super::npz::open_stored(files)?,
+        Format::Npy => super::npy::open_stored(files)?,
         // Of any split the tokens are the same.
         Format::Tokens if options.split().is_none() => {
-            (Box::new(Tokens::open(files, options.dtype, Split::windows(1))?), None)
+            let tokens = Tokens::open_as(files, options.dtype, Split::windows(1), options.other_kind())?;
+            (Box::new(tokens), None)
         }
         format => {
             let dataset = open_as(format, files, options)?;
@@ -130,7 +131,23 @@ fn resolve(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<(Format,
     }
     let format = kind::of(&files, options)?;
     options.check(format, first(&files))?;
+    if !options.allow_incomplete {
+        shard_set::check(&files, format)?;
+    }
     Ok((format, files))
+}
+
+/// The files of a checkpoint: this one, or those of a folder, by its one index or all.
+pub(crate) fn checkpoint_files(path: &Path, allow_incomplete: bool) -> Result<Vec<PathBuf>, DatasetError> {
+    let options = OpenOptions::new().format(Format::Safetensors).allow_incomplete(allow_incomplete);
+    let files = match path.is_dir() {
+        true => folder::files(path, &options)?,
+        false => vec![path.to_owned()],
+    };
+    if !allow_incomplete {
+        shard_set::check(&files, Format::Safetensors)?;
+    }
+    Ok(files)
 }
 
 /// What a file is that begins so and was taken for a safetensors file, in words that follow `this is`.

@@ -50,6 +50,9 @@ const ENDINGS: [(&[u8], Named); 17] = [
 /// Indices of the same kind, but over files that no tensors are read from.
 const OTHERS: [&[u8]; 3] = [b".bin.index.json", b".h5.index.json", b".msgpack.index.json"];
 
+/// In the name of the index of a model in safetensors files.
+const INDEX: &[u8] = b".safetensors.index.";
+
 /// Of compressed files, and who unpacks them.
 const PACKED: [(&[u8], &str); 6] =
     [(b".gz", "gzip"), (b".zst", "zstd"), (b".zstd", "zstd"), (b".xz", "xz"), (b".bz2", "bzip2"), (b".lz4", "lz4")];
@@ -107,6 +110,10 @@ fn plainly(name: &[u8]) -> Option<Named> {
     if OTHERS.iter().any(|ending| name.ends_with(ending)) {
         return None;
     }
+    // Those of a variant, `model.safetensors.index.fp16.json`.
+    if name.ends_with(b".json") && name.windows(INDEX.len()).any(|part| part == INDEX) {
+        return Some(Named::ModelIndex);
+    }
     ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, named)| *named)
 }
 
@@ -135,7 +142,9 @@ mod tests {
         let cases = [
             ("model-00001-of-00002.safetensors", of(Format::Safetensors)),
             ("model.safetensors.index.json", Some(Named::ModelIndex)),
+            ("model.safetensors.index.fp16.json", Some(Named::ModelIndex)),
             ("pytorch_model.bin.index.json", None),
+            ("model.json", None),
             ("X.NPY", of(Format::Npy)),
             ("a/b.tar/x", None),
             ("train.tfrecord-00000-of-00010", of(Format::TfRecord)),

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::format::Format;
+use crate::dataset::headerless::OtherKind;
 use crate::dataset::{Corrupt, DType, DatasetError, Split, TarIndex, TensorSpec};
 
 /// How files are to be read, where that does not follow from the files.
@@ -22,6 +23,7 @@ pub struct OpenOptions {
     pub(super) documents: bool,
     pub(super) skip_corrupt: bool,
     pub(super) keep_index: bool,
+    pub(super) allow_incomplete: bool,
 }
 
 impl OpenOptions {
@@ -30,7 +32,8 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// The files are of this format, whatever they look like.
+    /// The files are of this format, whatever they look like. Of formats without a header, files that begin as those of
+    /// another kind do are read all the same, with one warning.
     pub fn format(mut self, format: Format) -> Self {
         self.format = Some(format);
         self
@@ -79,6 +82,13 @@ impl OpenOptions {
         self
     }
 
+    /// Whether files may be missing of a set whose names say how many it has, such as `model-00001-of-00003.safetensors`;
+    /// otherwise that is an error.
+    pub fn allow_incomplete(mut self, yes: bool) -> Self {
+        self.allow_incomplete = yes;
+        self
+    }
+
     /// What a sample of tokens is; `None` where that is not said.
     pub(super) fn split(&self) -> Option<Split> {
         match (self.documents, self.seq_len) {
@@ -108,6 +118,11 @@ impl OpenOptions {
 
     pub(super) fn tar_index(&self) -> TarIndex {
         if self.keep_index { TarIndex::Beside } else { TarIndex::Memory }
+    }
+
+    /// What becomes of files without a header that begin as others do.
+    pub(super) fn other_kind(&self) -> OtherKind {
+        if self.format.is_some() { OtherKind::Warn } else { OtherKind::Refuse }
     }
 
     pub(super) fn corrupt(&self) -> Corrupt {

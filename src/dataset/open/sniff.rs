@@ -5,10 +5,10 @@ use crate::dataset::foreign::{self, Foreign};
 use crate::dataset::{TfRecord, WebDataset, megatron, npy, npz, safetensors, tokens};
 
 /// As much of the file as is looked at: a tar header.
-pub(super) const HEAD: usize = 512;
+pub(crate) const HEAD: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(crate) enum Content {
     Format(Format),
     /// Known, but of a kind that no samples are read from.
     Foreign(Foreign),
@@ -19,8 +19,7 @@ pub(super) enum Content {
 /// Whether it is, by the first bytes and the length of the file.
 type IsIt = fn(&[u8], u64) -> bool;
 
-/// By chance, bytes that mean nothing pass for one of these
-/// once in 2^32 files or less.
+/// By chance, bytes that mean nothing pass for one of these once in 2^32 files or less.
 const TESTS: [(Format, IsIt); 9] = [
     (Format::Npy, |head, _| npy::looks_like(head)),
     // Zip archives hold other things more often.
@@ -34,7 +33,7 @@ const TESTS: [(Format, IsIt); 9] = [
     (Format::Tokens, |head, _| tokens::looks_like(head)),
 ];
 
-pub(super) fn content(head: &[u8], len: u64) -> Content {
+pub(crate) fn content(head: &[u8], len: u64) -> Content {
     match TESTS.iter().find(|(_, is_it)| is_it(head, len)) {
         Some((format, _)) => Content::Format(*format),
         None => foreign::of(head).map_or(Content::Unknown, Content::Foreign),

@@ -35,7 +35,22 @@ pub(crate) struct Header {
 pub(crate) fn looks_like(head: &[u8], file_len: u64) -> bool {
     let Some((length, json)) = head.split_first_chunk::<8>() else { return false };
     let length = u64::from_le_bytes(*length);
-    begins_object(json) && (2..=HEADER_CAP).contains(&length) && length + LENGTH <= file_len
+    (2..=HEADER_CAP).contains(&length) && length + LENGTH <= file_len && is_object(json, length)
+}
+
+/// Whether what there is of the header is the text of a JSON object: numbers of 64 bits begin with a small one and with 123,
+/// which is `{`, too often.
+fn is_object(json: &[u8], length: u64) -> bool {
+    let text = &json[..json.len().min(usize::try_from(length).unwrap_or(usize::MAX))];
+    let begun = text.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+    let is_text = match str::from_utf8(text) {
+        Ok(_) => true,
+        // Its last character goes on behind what was read.
+        Err(error) => error.error_len().is_none(),
+    };
+    matches!(begun, Some([b'"' | b'}', ..]))
+        && is_text
+        && !text.iter().any(|byte| *byte < b' ' && !b"\n\r\t".contains(byte))
 }
 
 /// Whether a `{` follows after nothing but what JSON may have before it.
@@ -103,6 +118,13 @@ fn json(source: &Source) -> Result<Vec<u8>, DatasetError> {
     // What is no JSON need not be read to its end.
     let first = &first[..first.len().min(length as usize)];
     if !first.iter().all(|byte| b" \n\r\t".contains(byte)) && !begins_object(first) {
+        if let Some(mark) = foreign::byte_order_mark(first) {
+            return Err(source.malformed(
+                LENGTH,
+                format!("the header does not begin with {{: {mark}"),
+                foreign::WITHOUT_MARK,
+            ));
+        }
         return refused(LENGTH, "the header does not begin with {".into());
     }
     // Zeros are no JSON: what follows them need not be read, nor its memory touched.

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde::de::{Error, MapAccess, Visitor};
 
 use crate::dataset::error::{DatasetError, DatasetFault};
+use crate::dataset::foreign;
+use crate::dataset::open::HEAD;
 use crate::dataset::source::Source;
 use crate::dataset::text::{in_message, shown};
 
@@ -72,6 +74,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<(PathBuf, Vec<String>)>, DatasetEr
         return Err(source.malformed(0, format!("it has more than {CAP} bytes"), "check that it is an index"));
     }
     let files = parse(&source)?;
+    if files.is_empty() {
+        let fix = "get the index again, or give the files themselves";
+        return Err(source.malformed(0, "it is an index that names no tensor", fix));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let real_folder = fs::canonicalize(folder).map_err(|error| unreadable(folder, error))?;
     let mut found = Vec::with_capacity(files.len());
@@ -107,13 +113,48 @@ fn parse(source: &Source) -> Result<BTreeMap<String, Vec<String>>, DatasetError>
             let error = io::Error::from(error).downcast::<DatasetError>();
             error.unwrap_or_else(|error| source.fault(0, DatasetFault::Io(error)))
         }
-        false => source.malformed(
-            0,
-            format!("it is no index of tensors: {error}"),
-            "check the file, or give the files themselves",
-        ),
+        false => not_an_index(source, &error),
     })?;
     Ok(files)
+}
+
+fn not_an_index(source: &Source, error: &serde_json::Error) -> DatasetError {
+    let mut head = [0; HEAD];
+    let read = source.read_up_to(0, &mut head).unwrap_or_default();
+    let head = &head[..read];
+    if let Some(mark) = foreign::byte_order_mark(head) {
+        return source.malformed(
+            0,
+            format!("it is no index of tensors that can be read: {mark}"),
+            foreign::WITHOUT_MARK,
+        );
+    }
+    foreign::instead(source, head).unwrap_or_else(|| {
+        let fix = "check the file, or give the files themselves";
+        source.malformed(0, format!("it is no index of tensors: {error}"), fix)
+    })
+}
+
+/// Whether a file of JSON, which may be called anything, says which tensors are in which safetensors files.
+pub(crate) fn is_index_by_content(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+        && map_of(path).is_some_and(|files| files.keys().any(|file| file.ends_with(".safetensors")))
+}
+
+/// Whether two indices map the same tensors to the same files.
+pub(crate) fn say_the_same(one: &Path, other: &Path) -> bool {
+    map_of(one).is_some_and(|map| map_of(other) == Some(map))
+}
+
+/// The names of the tensors of each file; `None` where it is no such index.
+fn map_of(path: &Path) -> Option<BTreeMap<String, Vec<String>>> {
+    /// What stands before the map is short: the sum of the sizes, and perhaps a line or two more.
+    const BEGINNING: usize = 64 << 10;
+    const KEY: &[u8] = b"\"weight_map\"";
+    let source = Source::open(path).ok().filter(|source| source.len() <= CAP)?;
+    let mut head = vec![0; BEGINNING.min(source.len() as usize)];
+    source.read_at(0, &mut head, "the index").ok()?;
+    head.windows(KEY.len()).any(|bytes| bytes == KEY).then(|| parse(&source).ok())?
 }
 
 fn unreadable(path: &Path, error: io::Error) -> DatasetError {

@@ -9,6 +9,7 @@ mod named;
 mod rows;
 
 pub(crate) use header::looks_like;
+pub(crate) use index::{is_index_by_content, say_the_same};
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -57,7 +58,8 @@ enum Samples {
 }
 
 impl Safetensors {
-    /// Reads the headers of these files, or of those that `*.index.json` names, where one path is given and it ends so.
+    /// Reads the headers of these files, or of those that an index names, where that is the one path given: a file `*.index.json`, or
+    /// another of JSON that has a `weight_map` of them.
     ///
     /// # Errors
     /// [`DatasetError`] with path and offset, where a header breaks a rule of the format, the file is longer or shorter
@@ -163,9 +165,9 @@ fn sum_of(tensors: &[StoredTensor]) -> u64 {
     sum.digest()
 }
 
-/// Whether it is named as the index of a model is.
+/// Whether it is the index of a model, by its name or by what it says.
 pub(crate) fn is_index(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b".index.json")
+    path.as_os_str().as_encoded_bytes().ends_with(b".index.json") || is_index_by_content(path)
 }
 
 #[derive(Default)]

@@ -66,7 +66,7 @@ fn next(source: &Source, headers: &mut Headers<'_>, at: u64, number: usize) -> R
         let what = if head.len() < 8 { "the length" } else { "the length's checksum" };
         return Err(truncated(source, at, what, number, (HEAD - head.len()) as u64));
     };
-    let Some(len) = frame::length(head) else { return Err(damaged(source, at, head, number)) };
+    let Some(len) = frame::length(head) else { return Err(damaged(source, at, &{ *head }, number)) };
     let data = at + HEAD as u64;
     let left = source.len() - data;
     if len > left {
@@ -92,7 +92,9 @@ fn damaged(source: &Source, at: u64, head: &[u8; HEAD], number: usize) -> Datase
     // A record's length may begin as a file of another kind does, 640 as a pickle; but none is so long.
     let is_no_length = head[6..8] != [0, 0];
     let guess = || if is_zlib(head) { Some(ZLIB) } else { foreign::guess(head) };
-    if let Some(Foreign { what, fix }) = foreign::of(head).or_else(|| guess().filter(|_| is_no_length)) {
+    let mut more = [0; 512];
+    let read = source.read_up_to(0, &mut more).unwrap_or_default();
+    if let Some(Foreign { what, fix }) = foreign::of(&more[..read]).or_else(|| guess().filter(|_| is_no_length)) {
         return source.unsupported(0, what, fix);
     }
     let what = "the checksum of the first length is wrong: the file is damaged, or no TFRecord file";

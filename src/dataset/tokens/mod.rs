@@ -4,14 +4,16 @@ mod header;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use header::looks_like;
 
 use super::dtype::DType;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
+use super::headerless::{OtherKind, warn_of};
 use super::interface::Dataset;
+use super::open::Format;
 use super::parallel::in_parallel;
 use super::parts::{Parts, paths_of, stem};
 use super::source::{DataFile, Source};
@@ -40,14 +42,23 @@ pub struct Tokens {
 
 impl Tokens {
     /// Looks at these files. `dtype` is the type of tokens, one of `U8`, `U16` and `U32`; where it is not given, it is the
-    /// one that a header tells, and `U16` where no file has one.
+    /// one that a header tells, and `U16` where no file has one. Files that begin as those of another kind do are read all
+    /// the same, with one warning that names them; [`open`](super::open()) refuses them.
     ///
     /// # Errors
     /// [`DatasetError`] where a file cannot be read, does not have whole tokens, has other tokens than its header or
     /// `dtype` says, or has too few for a window; and of [`Split::Documents`], since these files do not tell where
     /// documents end.
     pub fn open(paths: &[impl AsRef<Path>], dtype: Option<DType>, split: Split) -> Result<Self, DatasetError> {
-        let paths = &paths_of(paths)[..];
+        Self::open_as(&paths_of(paths), dtype, split, OtherKind::Warn)
+    }
+
+    pub(crate) fn open_as(
+        paths: &[PathBuf],
+        dtype: Option<DType>,
+        split: Split,
+        other: OtherKind,
+    ) -> Result<Self, DatasetError> {
         let Split::Windows { seq_len, stride } = split else {
             let what = "files of tokens without an index do not tell where documents end";
             return Err(DatasetError::setting("", what, "ask for windows, or give Megatron's .idx and .bin"));
@@ -61,13 +72,16 @@ impl Tokens {
         let mut parts = Parts::of(paths)?;
         let files = in_parallel(paths, |path| {
             let source = Source::open(path)?;
+            let other = other.look(&source, Format::Tokens)?;
             let told = header::read(&source)?;
-            Ok((source.file, told))
+            Ok((source.file, told, other))
         })?;
-        let told = files.iter().find_map(|(_, told)| told.map(|tokens| tokens.dtype));
+        let told = files.iter().find_map(|(_, told, _)| told.map(|tokens| tokens.dtype));
         let dtype = dtype.or(told).unwrap_or(DType::U16);
         let mut data_offsets = Vec::with_capacity(paths.len());
-        for (file, told) in files {
+        let mut others = Vec::new();
+        for (path, (file, told, other)) in paths.iter().zip(files) {
+            others.extend(other.map(|other| (path, other)));
             let tokens = match told {
                 Some(tokens) => tokens,
                 None => headless(&file, dtype)?,
@@ -81,6 +95,7 @@ impl Tokens {
             parts.push(file, samples)?;
             data_offsets.push(tokens.offset);
         }
+        warn_of(&others, Format::Tokens);
         let window = TensorSpec::new("tokens", dtype, [windows.tokens()]);
         // A window lies in a file, and a token is not more.
         let [window_bytes, token_bytes] = [windows.tokens(), 1].map(|tokens| dtype.bytes(tokens).unwrap_or(0));

@@ -1,0 +1,170 @@
+//! Names that say of how many files they are one, such as `model-00001-of-00003.safetensors`: all of them must be there.
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::format::Format;
+use crate::dataset::text::in_message;
+use crate::dataset::{DatasetError, DatasetFault};
+
+/// Sees that the sets that these files are of are whole. Files whose names say nothing of a set do not count.
+///
+/// A set is told by its name and not by its directory, since its files may lie on several drives; two directories with whole
+/// sets of one name are whole.
+pub(super) fn check(files: &[PathBuf], format: Format) -> Result<(), DatasetError> {
+    let mut seen = HashSet::with_capacity(files.len());
+    let mut sets: BTreeMap<(Vec<u8>, Vec<u8>), BTreeMap<u64, Set<'_>>> = BTreeMap::new();
+    for path in files.iter().filter(|path| seen.insert(path.as_path())) {
+        let Some(name) = path.file_name().map(OsStrExt::as_bytes).and_then(Numbered::of) else { continue };
+        let by_total = sets.entry((name.before.to_vec(), name.ending(format))).or_default();
+        let set = by_total.entry(name.total).or_insert_with(|| Set { first: path, name, counts: BTreeMap::new() });
+        *set.counts.entry(name.number).or_default() += 1;
+    }
+    for by_total in sets.values() {
+        if let [one, other, ..] = by_total.values().collect::<Vec<_>>()[..] {
+            let names = [one, other].map(|set| in_message(name_of(set.first)));
+            let what = format!("the names of {} and {} disagree on how many files there are", names[0], names[1]);
+            return Err(incomplete(one.first, what));
+        }
+        by_total.values().try_for_each(Set::check)?;
+    }
+    Ok(())
+}
+
+/// The files of one set that there are.
+struct Set<'a> {
+    first: &'a Path,
+    name: Numbered<'a>,
+    /// How often each number is there.
+    counts: BTreeMap<u64, u64>,
+}
+
+impl Set<'_> {
+    fn check(&self) -> Result<(), DatasetError> {
+        let total = self.name.total;
+        let is_there = |number| self.counts.contains_key(&number);
+        // Either 0 to the total less one, or 1 to the total; where neither end is there, nobody knows which.
+        let (from, to) = match (is_there(0), is_there(total)) {
+            (true, _) => (0, total.saturating_sub(1)),
+            (false, true) => (1, total),
+            (false, false) => (1, total.saturating_sub(1)),
+        };
+        if let Some((beyond, _)) = self.counts.iter().find(|(number, _)| **number > to || total == 0) {
+            let what =
+                format!("{} would be one of {total} files, and its number is none of theirs", self.shown(*beyond));
+            return Err(incomplete(self.first, what));
+        }
+        let each = self.counts.values().copied().max().unwrap_or(1);
+        let lacks = |number: &u64| self.counts.get(number).is_none_or(|count| *count < each);
+        let known: u128 = self.counts.values().map(|count| u128::from(*count)).sum();
+        let missing = (u128::from(total) * u128::from(each)).saturating_sub(known);
+        if missing == 0 {
+            return Ok(());
+        }
+        const SHOWN: usize = 8;
+        let either = (!is_there(0) && !is_there(total)).then(|| format!("{} or {}", self.shown(0), self.shown(total)));
+        let named = (from..=to).filter(lacks).take(SHOWN).map(|number| self.shown(number));
+        let names: Vec<String> = either.into_iter().chain(named).take(SHOWN).collect();
+        let more = missing.saturating_sub(names.len() as u128);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let of = if missing == 1 { "1 file is" } else { &*format!("{missing} files are") };
+        Err(incomplete(self.first, format!("{of} missing of the set of {total}: {}{more}", names.join(", "))))
+    }
+
+    fn shown(&self, number: u64) -> String {
+        in_message(&self.name.with(number))
+    }
+}
+
+fn incomplete(path: &Path, what: String) -> DatasetError {
+    DatasetError::new(path, None, DatasetFault::Incomplete { what: crate::dataset::brief(what) })
+}
+
+fn name_of(path: &Path) -> &[u8] {
+    path.file_name().unwrap_or_default().as_bytes()
+}
+
+/// A name that says which file of how many it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbered<'a> {
+    before: &'a [u8],
+    number: u64,
+    /// Digits of the number, with zeros in front.
+    width: usize,
+    total: u64,
+    /// From behind the number on.
+    rest: &'a [u8],
+    /// Behind the total.
+    behind: &'a [u8],
+}
+
+impl<'a> Numbered<'a> {
+    /// `…-NNNNN-of-NNNNN…`, with dots or underscores as well, of any number of digits.
+    fn of(name: &'a [u8]) -> Option<Self> {
+        let is_of = |at: &usize| matches!(name.get(*at..at + 4), Some(b"-of-" | b"_of_"));
+        (0..name.len()).rev().filter(is_of).find_map(|at| Self::around(name, at))
+    }
+
+    fn around(name: &'a [u8], of: usize) -> Option<Self> {
+        let (head, rest) = name.split_at(of);
+        let width = head.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let (before, number) = head.split_at(head.len() - width);
+        let digits = rest[4..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (total, behind) = rest[4..].split_at(digits);
+        let is_apart = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b'-' | b'_' | b'.'));
+        if !is_apart(before.last()) || !is_apart(behind.first()) {
+            return None;
+        }
+        let value = |digits: &[u8]| str::from_utf8(digits).ok()?.parse().ok();
+        Some(Self { before, number: value(number)?, width, total: value(total)?, rest, behind })
+    }
+
+    /// What stands behind the numbers. The two files of a Megatron pair are one.
+    fn ending(&self, format: Format) -> Vec<u8> {
+        match (format, self.behind.strip_suffix(b".bin")) {
+            (Format::Megatron, Some(stem)) => [stem, b".idx"].concat(),
+            _ => self.behind.to_vec(),
+        }
+    }
+
+    fn with(&self, number: u64) -> Vec<u8> {
+        [self.before, format!("{number:0width$}", width = self.width).as_bytes(), self.rest].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_which_file_of_how_many_they_are() {
+        for (name, number, total, before, behind) in [
+            ("model-00001-of-00003.safetensors", 1, 3, "model-", ".safetensors"),
+            ("train.tfrecord-00000-of-00010", 0, 10, "train.tfrecord-", ""),
+            ("c4-train.00511-of-01024.tfrecord", 511, 1024, "c4-train.", ".tfrecord"),
+            ("00001-of-00002.npy", 1, 2, "", ".npy"),
+            ("x_3_of_4.npy", 3, 4, "x_", ".npy"),
+            ("a-1-of-2-b-3-of-4.npy", 3, 4, "a-1-of-2-b-", ".npy"),
+            ("part-of-3-1-of-2", 1, 2, "part-of-3-", ""),
+        ] {
+            let numbered = Numbered::of(name.as_bytes()).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!((numbered.number, numbered.total), (number, total), "{name}");
+            assert_eq!((numbered.before, numbered.behind), (before.as_bytes(), behind.as_bytes()), "{name}");
+            assert_eq!(numbered.with(number), name.as_bytes());
+        }
+        for name in [
+            "model.safetensors",
+            "a-of-3.npy",
+            "a-1-of-.npy",
+            "a1-of-3.npy",
+            "a-1-of-3rd.npy",
+            "lord-of-the-rings-1.npy",
+            "x-1-of-99999999999999999999999.npy",
+            "-of-",
+            "",
+        ] {
+            assert_eq!(Numbered::of(name.as_bytes()), None, "{name}");
+        }
+    }
+}
