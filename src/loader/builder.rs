@@ -23,6 +23,7 @@ use crate::device::{Device, DeviceKind};
 use crate::error::{BuildError, Error};
 use crate::route::{Carrier, CarrierBuilder};
 use crate::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
+use crate::storage::EngineError;
 use crate::sync::Threads;
 use crate::tuning;
 
@@ -157,7 +158,11 @@ impl LoaderBuilder {
         self
     }
 
-    /// Threads for the processor's part; with 0 the loader's own thread does it. It changes nothing but the time it takes.
+    /// The most [workers](Self::workers) that a loader can have.
+    pub const MOST_WORKERS: usize = 1024;
+
+    /// Threads that do the CPU's part, up to [`MOST_WORKERS`](Self::MOST_WORKERS); with 0 the loader's own thread does it. It
+    /// changes nothing but the time it takes.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -245,9 +250,13 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// [`Error::Dataset`] where the dataset has no samples; [`Error::Sampler`] where this rank would get none, or the state is of another dataset,
-    /// seed or shuffle; [`Error::Build`] where memory, the device or the engine cannot be had; [`Error::Tuning`] where
+    /// seed or shuffle; [`Error::Build`] where there are too many workers, or memory, the device or the engine cannot be had; [`Error::Tuning`] where
     /// [`tuned`](Self::tuned) settings cannot be looked up.
     pub fn build(self) -> Result<Loader, Error> {
+        if let Some(value) = self.workers.filter(|workers| *workers > Self::MOST_WORKERS) {
+            let (setting, value) = ("workers", u64::try_from(value).unwrap_or(u64::MAX));
+            return Err(BuildError::Engine(EngineError::Setting { setting, value, range: "0 to 1024" }).into());
+        }
         let (origin, sampler) = self.sampler()?;
         let (batches_an_epoch, batches_left) = (sampler.steps_an_epoch(), sampler.steps_left());
         let carrier = self.carrier.clone().device(&self.device).budget(self.budget).device_budget(self.device_budget);
@@ -342,7 +351,7 @@ impl LoaderBuilder {
         Settings {
             prefetch: self.prefetch,
             window: window.min(most),
-            reading: READING.max(2 * window).min(held / 2),
+            reading: READING.max(window.saturating_mul(2)).min(held / 2),
             memory: most.saturating_mul(2),
             skips: self.skips,
         }

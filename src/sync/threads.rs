@@ -124,7 +124,8 @@ fn known(limits: &ThreadLimits) -> Vec<String> {
     let user = limits.user.map(|limit| format!("RLIMIT_NPROC is {limit}"));
     let group = limits.group.as_ref().map(|(limit, file)| format!("{} is {limit}", file.display()));
     let space = limits.address_space.map(|limit| format!("RLIMIT_AS is {}", Size(limit)));
-    [user, group, space].into_iter().flatten().collect()
+    let mappings = limits.mappings.map(|limit| format!("vm.max_map_count is {limit}"));
+    [user, group, space, mappings].into_iter().flatten().collect()
 }
 
 #[cfg(all(test, not(forebay_loom)))]
@@ -132,7 +133,12 @@ mod tests {
     use super::*;
 
     fn said(errno: i32) -> String {
-        let limits = ThreadLimits { user: Some(12), group: Some((34, "/g/pids.max".into())), address_space: None };
+        let limits = ThreadLimits {
+            user: Some(12),
+            group: Some((34, "/g/pids.max".into())),
+            address_space: None,
+            mappings: None,
+        };
         fix(&io::Error::from_raw_os_error(errno), &limits)
     }
 

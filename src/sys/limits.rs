@@ -31,6 +31,8 @@ pub(crate) struct ThreadLimits {
     /// Of a control group: the number and the file that sets it.
     pub(crate) group: Option<(u64, PathBuf)>,
     pub(crate) address_space: Option<u64>,
+    /// How many mappings a process may have, where this one is near it: each thread takes two.
+    pub(crate) mappings: Option<u64>,
 }
 
 pub(crate) fn threads() -> ThreadLimits {
@@ -39,7 +41,14 @@ pub(crate) fn threads() -> ThreadLimits {
         _ => None,
     };
     let group = super::cgroup::thread_limit(Path::new("/proc"), Path::new("/sys"));
-    ThreadLimits { user, group, address_space: address_space() }
+    ThreadLimits { user, group, address_space: address_space(), mappings: mappings() }
+}
+
+fn mappings() -> Option<u64> {
+    const SPARE: u64 = 64;
+    let limit = super::text::number(Path::new("/proc/sys/vm/max_map_count"))?;
+    let maps = super::text::bounded(Path::new("/proc/self/maps"), 256 << 20)?;
+    (maps.lines().count() as u64 + SPARE >= limit).then_some(limit)
 }
 
 /// Raises the soft limit of open descriptors to the hard one where that is allowed, and returns the soft limit.

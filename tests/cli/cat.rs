@@ -153,7 +153,7 @@ fn a_budget_that_cannot_serve_is_refused_with_its_numbers() {
     let file = write(folder.path(), "data", &pattern(1 << 20));
     for budget in ["0", "1"] {
         let answer = cat(&file, &["--budget", budget]);
-        assert!(answer.error(1).contains("budget"), "{}", answer.stderr);
+        assert!(answer.error(2).contains("budget"), "{}", answer.stderr);
     }
 }
 

@@ -20,6 +20,7 @@ mod doctor;
 mod inspect;
 mod load;
 mod no_gpu;
+mod numbers;
 mod order;
 mod pack;
 mod read;

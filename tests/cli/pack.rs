@@ -140,7 +140,7 @@ fn mistakes_are_one_line_and_leave_what_was_there() {
     assert!(packed(&[], &missing, &one).error(1).contains(r"no\nsuch.safetensors"));
     assert!(packed(&["--device=cuda:0"], &input, &one).error(1).contains("--device"));
     assert!(packed(&["--route=direct"], &input, &one).error(1).contains("host memory"));
-    assert!(packed(&["--budget=1"], &input, &one).error(1).contains("budget"));
+    assert!(packed(&["--budget=1"], &input, &one).error(2).contains("budget"));
     assert!(!one.exists());
     for usage in [&["pack"][..], &["pack", "x"], &["pack", "-o", "x"], &["pack", "x", "-o", "y", "--shard-bytes=0"]] {
         run(usage).error(2);

@@ -23,6 +23,7 @@ mod order;
 mod processes;
 mod ragged;
 mod resume;
+mod settings;
 mod skips;
 mod stalls;
 mod telemetry;

@@ -10,6 +10,7 @@ use forebay::dataset::{DType, Format, OpenOptions};
 use crate::bench::{self, Profile};
 use crate::byte_count::ByteCount;
 use crate::loader_flags::LoaderFlags;
+use crate::whole_number::within;
 
 /// What options are listed under, in this order: those of the command itself before those that every command takes.
 pub mod heading {
@@ -78,13 +79,13 @@ pub struct Bench {
     pub chunk: Vec<ByteCount>,
     /// Reads under way at once for each thread, several with commas, in place of the profile's
     #[arg(
-        long, value_name = "READS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096),
+        long, value_name = "READS", value_delimiter = ',', value_parser = within::<u32>(1..=4096),
         help_heading = heading::READING
     )]
     pub depth: Vec<u32>,
     /// Threads, each with its ring, several with commas, in place of the profile's
     #[arg(
-        long, value_name = "RINGS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64),
+        long, value_name = "RINGS", value_delimiter = ',', value_parser = within::<u32>(1..=64),
         help_heading = heading::READING
     )]
     pub threads: Vec<u32>,
@@ -104,7 +105,7 @@ pub struct Bench {
     #[arg(long, default_value = "30", value_parser = bench::seconds, help_heading = heading::MEASURING)]
     pub seconds: f64,
     /// How often each case is run, however long that takes; 5 when not given, fewer where there is no time for them
-    #[arg(long, value_name = "N", value_parser = rounds, help_heading = heading::MEASURING)]
+    #[arg(long, value_name = "N", value_parser = within::<usize>(1..=1000), help_heading = heading::MEASURING)]
     pub rounds: Option<usize>,
     /// Bytes of its own file; when not given 1GiB, or as many as space and time allow
     #[arg(
@@ -141,10 +142,6 @@ fn chunk(text: &str) -> Result<ByteCount, String> {
         ByteCount(bytes) if (4096..=256 << 20).contains(&bytes) => Ok(ByteCount(bytes)),
         _ => Err("from 4KiB to 256MiB".to_owned()),
     }
-}
-
-fn rounds(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|rounds| (1..=1000).contains(rounds)).ok_or_else(|| "from 1 to 1000".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -240,7 +237,7 @@ pub struct DatasetFlags {
     /// write windows, `inspect` to count them; else tokens are taken whole. They are U16 unless their file or --dtype says
     /// otherwise
     #[arg(
-        long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..),
+        long, value_name = "TOKENS", value_parser = within::<u64>(1..=u64::MAX),
         help_heading = heading::DATASET
     )]
     pub seq_len: Option<u64>,
@@ -269,6 +266,14 @@ impl DatasetFlags {
             options = options.dtype(dtype);
         }
         options
+    }
+}
+
+/// A page, which is the least memory there is; how much there may be depends on the machine.
+fn budget(text: &str) -> Result<ByteCount, String> {
+    match text.parse()? {
+        ByteCount(bytes) if bytes < 4096 => Err("at least 4KiB".to_owned()),
+        bytes => Ok(bytes),
     }
 }
 
@@ -306,7 +311,7 @@ pub struct Common {
     /// and the one in hand, 256MiB when not given; with a GPU that much of its memory, too, and 512MiB when not given.
     /// `doctor`: what the machine is judged against, 256MiB when not given. `inspect` and `order` read no data, and ignore
     /// this
-    #[arg(long, global = true, value_name = "BYTES", help_heading = heading::READING, display_order = 103)]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = budget, help_heading = heading::READING, display_order = 103)]
     pub budget: Option<ByteCount>,
     /// Reads as `bench --tune --save` found best for the file system, the drive and the device; what --engine says counts.
     /// For `cat`, `load`, `pack` and `read`

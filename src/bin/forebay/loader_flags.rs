@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use forebay::LoaderBuilder;
 use forebay::dataset::{Dataset, DatasetError, Fingerprint, shown};
 use forebay::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
 
 use crate::args::{DatasetFlags, heading};
 use crate::failure::Failure;
 use crate::state_file::{self, StateFile};
+use crate::whole_number::within;
 
 #[derive(Debug, Args)]
 pub struct LoaderFlags {
@@ -16,12 +18,12 @@ pub struct LoaderFlags {
     pub dataset: DatasetFlags,
     /// Samples in a batch of one rank
     #[arg(
-        long, value_name = "SAMPLES", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..),
+        long, value_name = "SAMPLES", default_value_t = 32, value_parser = within::<u64>(1..=u64::MAX),
         help_heading = heading::ORDER
     )]
     pub batch_size: u64,
     /// Which order a shuffle gives; 0 when not given, and with --resume the state's
-    #[arg(long, help_heading = heading::ORDER)]
+    #[arg(long, value_parser = within::<u64>(0..=u64::MAX), help_heading = heading::ORDER)]
     pub seed: Option<u64>,
     /// How samples are mixed, anew in every epoch: none, full, or blocks:N, which mixes blocks of N samples that follow each
     /// other, and the samples in each; none when not given, and with --resume the state's
@@ -29,15 +31,15 @@ pub struct LoaderFlags {
     pub shuffle: Option<Shuffle>,
     /// How many epochs there are in all, those before a resumed one counted
     #[arg(
-        long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..),
+        long, default_value_t = 1, value_parser = within::<u64>(1..=u64::MAX),
         help_heading = heading::ORDER
     )]
     pub epochs: u64,
     /// Which of the processes that share each epoch this one is, from 0
-    #[arg(long, requires = "world_size", help_heading = heading::ORDER)]
+    #[arg(long, requires = "world_size", value_parser = within::<u32>(0..=u32::MAX.into()), help_heading = heading::ORDER)]
     pub rank: Option<u32>,
     /// How many processes share each epoch; one when not given
-    #[arg(long, requires = "rank", value_parser = clap::value_parser!(u32).range(1..), help_heading = heading::ORDER)]
+    #[arg(long, requires = "rank", value_parser = within::<u32>(1..=u32::MAX.into()), help_heading = heading::ORDER)]
     pub world_size: Option<u32>,
     /// Takes rank and world size from the environment, as torchrun, srun and mpirun set it
     #[arg(long, value_enum, conflicts_with_all = ["rank", "world_size"], help_heading = heading::ORDER)]
@@ -50,11 +52,21 @@ pub struct LoaderFlags {
     /// Leaves out the last batch of an epoch where it is not full for every rank
     #[arg(long, help_heading = heading::ORDER)]
     pub drop_last: bool,
-    /// Threads that transform samples; `order` has no use for them
-    #[arg(long, value_name = "THREADS", help_heading = heading::READING)]
+    /// Threads that transform samples, at most 1024; `order` has no use for them
+    #[arg(
+        long,
+        value_name = "THREADS",
+        value_parser = within::<usize>(0..=LoaderBuilder::MOST_WORKERS as u64),
+        help_heading = heading::READING
+    )]
     pub workers: Option<usize>,
     /// The most batches that are read ahead; `order` reads none
-    #[arg(long, value_name = "BATCHES", value_parser = at_least_one, help_heading = heading::READING)]
+    #[arg(
+        long,
+        value_name = "BATCHES",
+        value_parser = within::<usize>(1..=u64::MAX),
+        help_heading = heading::READING
+    )]
     pub prefetch: Option<usize>,
     /// Goes on from where the run stood that wrote FILE with --save-state, with as many ranks as there are now
     #[arg(long, value_name = "FILE", help_heading = heading::ORDER)]
@@ -63,11 +75,20 @@ pub struct LoaderFlags {
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub save_state: Option<PathBuf>,
     /// Ends after so many batches
-    #[arg(long, value_name = "BATCHES", help_heading = heading::ORDER)]
+    #[arg(
+        long,
+        value_name = "BATCHES",
+        value_parser = within::<u64>(0..=u64::MAX),
+        help_heading = heading::ORDER
+    )]
     pub max_batches: Option<u64>,
     /// Leaves out samples that are corrupt, up to so many; 0 when not given. `order` looks into none
     #[arg(
-        long, value_name = "SAMPLES", default_value_t = 0, hide_default_value = true,
+        long,
+        value_name = "SAMPLES",
+        default_value_t = 0,
+        hide_default_value = true,
+        value_parser = within::<u64>(0..=u64::MAX),
         help_heading = heading::READING
     )]
     pub skip_corrupt: u64,
@@ -160,13 +181,5 @@ impl LoaderFlags {
             }
             _ => Ok(sampler),
         }
-    }
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("at least one batch".to_owned()),
-        Ok(number) => Ok(number),
-        Err(_) => Err("not a whole number".to_owned()),
     }
 }

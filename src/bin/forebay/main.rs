@@ -25,6 +25,7 @@ mod state_file;
 mod stderr;
 mod stdout;
 mod warnings;
+mod whole_number;
 
 use std::process::ExitCode;
 
