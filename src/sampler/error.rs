@@ -52,6 +52,25 @@ pub enum SamplerError {
         /// It and the one that goes with it.
         pair: String,
     },
+    /// A launcher has started this process, and its environment does not tell the rank.
+    #[error("{found} in the environment {what}; set RANK and WORLD_SIZE, or give both (--rank and --world-size)")]
+    Unranked {
+        /// The variables, with their values.
+        found: String,
+        /// What is missing.
+        what: String,
+    },
+    /// Two launchers name ranks of which at most one can be right.
+    #[error(
+        "{taken} in the environment disagree with {other}; unset what is not of this process, or give the rank and the number \
+         of ranks (--rank and --world-size)"
+    )]
+    Conflict {
+        /// The variables that come first, with their values.
+        taken: String,
+        /// Those of the other launcher.
+        other: String,
+    },
     /// A state whose position is behind the end of the epoch.
     #[error("the state is at sample {position} of an epoch of {samples}; take a state of this dataset")]
     Position {

@@ -27,8 +27,10 @@
 // Owns: the permutations, what each rank is dealt, the state that is saved. May touch: `dataset::Fingerprint`, and nothing
 // else of this crate.
 
+mod detect;
 mod error;
 mod key;
+mod launcher;
 mod network;
 mod order;
 mod permutation;
@@ -40,6 +42,7 @@ mod table;
 mod world;
 
 pub use error::SamplerError;
+pub use launcher::WorldSource;
 pub use order::{EpochOrder, Order};
 pub use remainder::{Remainder, UnknownRemainder};
 pub use shuffle::{Shuffle, UnknownShuffle};

@@ -1,6 +1,6 @@
-use std::ffi::OsString;
-
+use super::detect::detect;
 use super::error::SamplerError;
+use super::launcher::WorldSource;
 
 /// The processes that train together, and which of them this one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -8,10 +8,6 @@ pub struct World {
     rank: u32,
     size: u32,
 }
-
-/// Of torchrun and most launchers, of Slurm's srun, and of Open MPI's mpirun.
-const VARIABLES: [(&str, &str); 3] =
-    [("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")];
 
 impl World {
     /// One process alone.
@@ -30,14 +26,47 @@ impl World {
         }
     }
 
-    /// What the launcher says in the environment: `RANK` and `WORLD_SIZE`, else `SLURM_PROCID` and `SLURM_NTASKS`, else
-    /// `OMPI_COMM_WORLD_RANK` and `OMPI_COMM_WORLD_SIZE`; the first pair of which either is set counts. One process alone
-    /// where none is.
+    /// [`World::detect`], without the source.
     ///
     /// # Errors
-    /// [`SamplerError::Variable`] where one of a pair is missing or no number, or the rank is not below the size.
+    /// As there.
     pub fn from_env() -> Result<Self, SamplerError> {
-        Self::told(|name| std::env::var_os(name))
+        Self::detect().map(|(world, _)| world)
+    }
+
+    /// The rank and the number of ranks that launchers set in the environment, and which launcher it was.
+    ///
+    /// | source, in order of precedence | rank | number of ranks |
+    /// |---|---|---|
+    /// | `torchrun`, known by `TORCHELASTIC_RUN_ID` | `RANK` | `WORLD_SIZE` |
+    /// | any other that sets them | `RANK` | `WORLD_SIZE` |
+    /// | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` |
+    /// | MVAPICH | `MV2_COMM_WORLD_RANK` | `MV2_COMM_WORLD_SIZE` |
+    /// | Cray PALS | `PALS_RANKID` | `PMI_SIZE` |
+    /// | MPICH, Intel MPI and others, by PMI | `PMI_RANK` | `PMI_SIZE` |
+    /// | Flux | `FLUX_TASK_RANK` | `FLUX_JOB_SIZE` |
+    /// | JSM (`jsrun`) | `JSM_NAMESPACE_RANK` | `JSM_NAMESPACE_SIZE` |
+    /// | Slurm, in a step (`SLURM_STEP_ID`) | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS` |
+    /// | Slurm, without the step's variables and not `SLURM_PROCID=0` | `SLURM_PROCID` | `SLURM_NTASKS` |
+    ///
+    /// Launchers start each other, and the variables of all of them are there: the one that started this process last comes
+    /// first. `srun --ntasks-per-node=1 torchrun` is torchrun's world, whatever Slurm's is; `mpirun` in a batch script is
+    /// MPI's. Those that cannot both be right are an error: `RANK` and `WORLD_SIZE` without torchrun's mark must say what the
+    /// next one does, or divide each of its processes into equally many; an MPI launcher must start more processes than the
+    /// scheduler's step has, or the same ones. `PMIX_RANK`, which comes without a number of ranks, must be the rank that one
+    /// of the others says.
+    ///
+    /// With none of these it is rank 0 of 1, which is logged at info level, unless there are marks of a launcher, such as
+    /// `LOCAL_RANK` or an allocation of Slurm's for several tasks without a step: nobody can tell the rank from them.
+    ///
+    /// # Errors
+    /// [`SamplerError::Variable`] where one of a pair is missing or no number, or the rank is not below the size;
+    /// [`SamplerError::Conflict`] where two sources cannot both be right; [`SamplerError::Unranked`] where a launcher has
+    /// started this process, and its rank is not told.
+    pub fn detect() -> Result<(Self, WorldSource), SamplerError> {
+        let (world, source) = detect(|name| std::env::var_os(name))?;
+        tracing::info!("rank {} of {}, from the environment: {source}", world.rank, world.size);
+        Ok((world, source))
     }
 
     /// This process's number, from 0.
@@ -54,93 +83,11 @@ impl World {
     pub(super) fn first(self) -> Self {
         Self { rank: 0, ..self }
     }
-
-    fn told(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, SamplerError> {
-        for pair in VARIABLES {
-            let values = [pair.0, pair.1].map(|name| variable(name).map(|value| value.to_string_lossy().into_owned()));
-            match values {
-                [None, None] => {}
-                [Some(rank), Some(size)] => return of_pair(pair, &rank, &size),
-                [Some(rank), None] => return Err(wrong(pair, pair.0, &rank, format!("stands without {}", pair.1))),
-                [None, Some(size)] => return Err(wrong(pair, pair.1, &size, format!("stands without {}", pair.0))),
-            }
-        }
-        Ok(Self::single())
-    }
-}
-
-fn of_pair(pair: (&'static str, &'static str), rank: &str, size: &str) -> Result<World, SamplerError> {
-    let number = |name, value: &str| {
-        value.trim().parse::<u32>().map_err(|_| wrong(pair, name, value, "is no whole number from 0".to_owned()))
-    };
-    let world = (number(pair.0, rank)?, number(pair.1, size)?);
-    World::new(world.0, world.1).map_err(|_| {
-        let what = match world.1 {
-            0 => return wrong(pair, pair.1, size, "is a world of no process".to_owned()),
-            _ => format!("is not below {}={size}, and ranks count from 0", pair.1),
-        };
-        wrong(pair, pair.0, rank, what)
-    })
-}
-
-fn wrong(pair: (&str, &str), name: &'static str, value: &str, what: String) -> SamplerError {
-    let pair = format!("{} and {}", pair.0, pair.1);
-    SamplerError::Variable { name, value: value.escape_debug().to_string(), what, pair }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStringExt;
-
     use super::*;
-
-    fn told(environment: &[(&str, &str)]) -> Result<World, SamplerError> {
-        World::told(|name| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value)))
-    }
-
-    #[test]
-    fn the_first_launcher_whose_variables_are_set_counts() {
-        let all = [
-            ("OMPI_COMM_WORLD_RANK", "5"),
-            ("OMPI_COMM_WORLD_SIZE", "6"),
-            ("SLURM_PROCID", "3"),
-            ("SLURM_NTASKS", "4"),
-            ("RANK", "1"),
-            ("WORLD_SIZE", "2"),
-        ];
-        assert_eq!(told(&all), World::new(1, 2));
-        assert_eq!(told(&all[..4]), World::new(3, 4));
-        assert_eq!(told(&all[..2]), World::new(5, 6));
-        assert_eq!(told(&[]), Ok(World::single()));
-    }
-
-    #[test]
-    fn what_is_missing_or_makes_no_sense_is_an_error_that_names_the_variable_and_its_value() {
-        let cases: [(&[_], _, &[_]); 9] = [
-            (&[("RANK", "3")], "RANK", &["RANK=3", "without WORLD_SIZE"]),
-            (&[("WORLD_SIZE", "3")], "WORLD_SIZE", &["WORLD_SIZE=3", "without RANK"]),
-            (&[("SLURM_PROCID", "0"), ("RANK", "0"), ("SLURM_NTASKS", "1")], "RANK", &["without WORLD_SIZE"]),
-            (&[("SLURM_NTASKS", "4")], "SLURM_NTASKS", &["SLURM_NTASKS=4", "without SLURM_PROCID"]),
-            (&[("RANK", "one"), ("WORLD_SIZE", "2")], "RANK", &["RANK=one"]),
-            (&[("RANK", "0"), ("WORLD_SIZE", "")], "WORLD_SIZE", &["WORLD_SIZE= "]),
-            (&[("RANK", "-1"), ("WORLD_SIZE", "2")], "RANK", &["RANK=-1"]),
-            (&[("RANK", "2"), ("WORLD_SIZE", "2")], "RANK", &["RANK=2", "WORLD_SIZE=2"]),
-            (&[("RANK", "0"), ("WORLD_SIZE", "0")], "WORLD_SIZE", &["WORLD_SIZE=0"]),
-        ];
-        for (environment, name, words) in cases {
-            let error = told(environment).unwrap_err();
-            let said = error.to_string();
-            assert!(matches!(error, SamplerError::Variable { name: told, .. } if told == name), "{said}");
-            assert!(words.iter().all(|word| said.contains(word)) && said.contains("; set "), "{said}");
-        }
-    }
-
-    #[test]
-    fn a_value_that_is_no_text_is_an_error_on_one_line() {
-        let bytes = |_: &str| Some(OsString::from_vec(b"1\xff\n".to_vec()));
-        let said = World::told(bytes).unwrap_err().to_string();
-        assert!(said.starts_with("RANK=1\u{fffd}\\n ") && !said.contains('\n'), "{said}");
-    }
 
     #[test]
     fn a_rank_is_below_the_size() {

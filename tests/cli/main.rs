@@ -25,5 +25,6 @@ mod order;
 mod pack;
 mod read;
 mod run;
+mod saved;
 mod usage;
 mod without_proc;

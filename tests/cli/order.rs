@@ -31,9 +31,6 @@ fn dataset(rows: usize) -> TempDir {
 fn order(folder: &TempDir, flags: &str) -> Answer {
     let mut command = forebay();
     command.current_dir(folder.path()).args(["order", "data"]).args(flags.split_whitespace());
-    for name in ["RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"] {
-        command.env_remove(name);
-    }
     Answer::of(&mut command)
 }
 
@@ -184,19 +181,32 @@ fn the_environment_is_asked_only_where_it_is_asked_for() {
     let told = |flags: &str, variables: &[(&str, &str)]| {
         let mut command = forebay();
         command.current_dir(folder.path()).args(["order", "data", "--json"]).args(flags.split_whitespace());
-        for name in ["RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"] {
-            command.env_remove(name);
-        }
         Answer::of(command.envs(variables.iter().copied()))
     };
     let torch = [("RANK", "1"), ("WORLD_SIZE", "2")];
-    let slurm = [("SLURM_PROCID", "2"), ("SLURM_NTASKS", "3")];
     assert_eq!(ids(&parsed(&told("", &torch)).0), (0..12).collect::<Vec<_>>());
-    assert_eq!(ids(&parsed(&told("--world env", &torch)).0), (6..12).collect::<Vec<_>>());
-    assert_eq!(ids(&parsed(&told("--world env", &slurm)).0), (8..12).collect::<Vec<_>>());
-    assert_eq!(ids(&parsed(&told("--world env", &[])).0), (0..12).collect::<Vec<_>>());
-    let answer = told("--world env", &torch[..1]);
-    assert!(["RANK=1", "WORLD_SIZE"].iter().all(|word| answer.error(1).contains(word)), "{}", answer.stderr);
+    // Where it is asked for, the one line on stderr says which variables they were.
+    let of_env = |variables: &[(&str, &str)], said: &str| {
+        let mut answer = told("--world env", variables);
+        assert_eq!(answer.stderr, format!("{said}\n"));
+        answer.stderr.clear();
+        ids(&parsed(&answer).0)
+    };
+    let said = "rank 1 of 2: from RANK and WORLD_SIZE (no launcher's mark)";
+    assert_eq!(of_env(&torch, said), (6..12).collect::<Vec<_>>());
+    let mpich = [("PMI_RANK", "2"), ("PMI_SIZE", "3")];
+    let said = "rank 2 of 3: from PMI_RANK and PMI_SIZE (PMI: MPICH, Intel MPI or another)";
+    assert_eq!(of_env(&mpich, said), (8..12).collect::<Vec<_>>());
+    assert_eq!(of_env(&[], "rank 0 of 1: no launcher's variables are set"), (0..12).collect::<Vec<_>>());
+    for (variables, words) in [
+        (&torch[..1], ["RANK=1", "WORLD_SIZE"]),
+        (&[torch[0], torch[1], mpich[0], mpich[1]], ["RANK=1", "PMI_RANK=2"]),
+        (&[("LOCAL_RANK", "1")], ["LOCAL_RANK=1", "--world-size"]),
+        (&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")], ["SLURM_NTASKS=4", "srun"]),
+    ] {
+        let answer = told("--world env", variables);
+        assert!(words.iter().all(|word| answer.error(1).contains(word)), "{}", answer.stderr);
+    }
 }
 
 #[test]

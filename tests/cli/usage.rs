@@ -1,4 +1,5 @@
 use std::fs::File;
+use std::process::Command;
 
 use crate::run::{Answer, forebay, run};
 
@@ -91,11 +92,49 @@ fn what_needs_a_cuda_device_is_a_clean_error() {
 
 #[test]
 fn a_full_disk_under_stdout_is_an_error() {
-    for command in [&["doctor", "/"][..], &["cat", "/proc/self/exe"]] {
+    for command in printing() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let answer = Answer::of(forebay().args(command).stdout(full));
-        assert!(answer.error(1).contains("stdout"), "{}", answer.stderr);
+        let answer = Answer::of(forebay().args(&command).stdout(full));
+        assert!(answer.error(1).contains("stdout"), "{command:?}: {}", answer.stderr);
     }
+}
+
+#[test]
+fn a_closed_stdout_is_an_error_before_anything_is_done() {
+    let folder = crate::common::folder();
+    let out = folder.path().join("out");
+    let pack = ["pack", "/proc/self/exe", "--record-bytes", "1", "-o", out.to_str().unwrap()].map(str::to_owned);
+    for command in printing().into_iter().chain([pack.to_vec()]) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec \"$@\" >&-", "sh", env!("CARGO_BIN_EXE_forebay")]).args(&command);
+        let answer = Answer::of(&mut shell);
+        assert!(answer.error(1).contains("stdout"), "{command:?}: {}", answer.stderr);
+    }
+    assert!(!out.exists());
+    // What is wrong with the command line is still said first.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$@\" >&-", "sh", env!("CARGO_BIN_EXE_forebay"), "frobnicate"]);
+    Answer::of(&mut shell).error(2);
+    // To be asked to print nowhere is no error, however that is opened.
+    for redirection in [">/dev/null", "1<>/dev/null"] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec \"$@\" {redirection}"), "sh", env!("CARGO_BIN_EXE_forebay"), "--help"]);
+        assert_eq!(Answer::of(&mut shell).code, Some(0), "{redirection}");
+    }
+}
+
+/// Every help, the version, and commands that have something to print.
+fn printing() -> Vec<Vec<String>> {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect();
+    let mut all: Vec<Vec<String>> =
+        ["--help", "-h", "--version", "help", "doctor /", "cat /proc/self/exe"].map(words).into();
+    all.push(words("inspect /proc/self/exe --record-bytes 1"));
+    all.push(words("order /proc/self/exe --record-bytes 1 --max-batches 1"));
+    for command in commands().iter().filter(|command| *command != "help") {
+        all.push(words(&format!("{command} --help")));
+        all.push(words(&format!("help {command}")));
+    }
+    all
 }
 
 /// The headings of a command's help, each with its options in their order.

@@ -1,13 +1,15 @@
 //! What is said of batches, and of all of them at the end, by the commands that go through a dataset.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use forebay::sampler::State;
 use serde::Serialize;
 
 use crate::byte_count::{counted, shown};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::json;
+use crate::saver::Saver;
 use crate::stderr::one_line;
 use crate::stdout::Stdout;
 
@@ -97,21 +99,34 @@ impl Summary {
     }
 }
 
-/// Lines for programs or for people, written in large pieces.
+/// Lines for programs or for people, written in large pieces, and the state saved after those that stdout has taken.
 pub struct Lines {
     json: bool,
     text: String,
     stdout: Stdout,
+    saving: Option<Saving>,
+}
+
+/// Which state belongs to what was printed.
+struct Saving {
+    saver: Saver,
+    /// Of each batch of the text that is yet to be written, where its line ends and the state after it.
+    later: VecDeque<(usize, State)>,
 }
 
 impl Lines {
-    pub fn open(json: bool) -> Result<Self, crate::failure::Failure> {
-        Ok(Self { json, text: String::new(), stdout: Stdout::open()? })
+    pub fn open(json: bool, saver: Option<Saver>) -> Result<Self, Failure> {
+        let saving = saver.map(|saver| Saving { saver, later: VecDeque::new() });
+        Ok(Self { json, text: String::new(), stdout: Stdout::open()?, saving })
     }
 
-    pub fn batch(&mut self, batch: &Batch<'_>) -> Outcome {
+    /// `after` is the state behind it.
+    pub fn batch(&mut self, batch: &Batch<'_>, after: impl FnOnce() -> State) -> Outcome {
         let line = if self.json { json::line(batch)? } else { batch.in_words() };
         self.push(&line);
+        if let Some(saving) = &mut self.saving {
+            saving.later.push_back((self.text.len(), after()));
+        }
         if self.text.len() > 1 << 16 { self.flush() } else { Ok(()) }
     }
 
@@ -128,8 +143,32 @@ impl Lines {
     }
 
     pub fn flush(&mut self) -> Outcome {
-        self.stdout.write(self.text.as_bytes())?;
+        // Where the state follows what is written, a slow reader of stdout does not hold it up for long.
+        let most = if self.saving.is_some() { 4096 } else { usize::MAX };
+        let (mut done, mut outcome) = (0, Ok(()));
+        while done < self.text.len() && outcome.is_ok() {
+            let end = self.text.len().min(done.saturating_add(most));
+            let (written, answer) = self.stdout.write_counted(&self.text.as_bytes()[done..end]);
+            (done, outcome) = (done + written, answer);
+            if let Some(saving) = &mut self.saving {
+                saving.advance(done);
+            }
+        }
+        // What was not written is given up with the run.
         self.text.clear();
-        Ok(())
+        if let Some(saving) = &mut self.saving {
+            saving.later.clear();
+        }
+        outcome
+    }
+}
+
+impl Saving {
+    /// So many bytes of the text are written.
+    fn advance(&mut self, written: usize) {
+        let whole = self.later.iter().take_while(|(end, _)| *end <= written).count();
+        if let Some((_, state)) = self.later.drain(..whole).next_back() {
+            self.saver.printed(state);
+        }
     }
 }

@@ -10,7 +10,7 @@ pub enum Failure {
     Error(String),
     /// A command line that makes no sense, in the words that follow `error: `.
     Usage(String),
-    /// SIGINT has ended it, and what was done until then is told.
+    /// A signal has ended it, and what was done until then is told.
     Interrupted,
     /// Whoever read our output has gone, as `| head` does: nothing left to do, and no mistake.
     StdoutClosed,
@@ -26,7 +26,19 @@ impl Failure {
     pub fn of_stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::StdoutClosed,
-            _ => Self::Error(format!("stdout: cannot write: {error}; check where the output goes")),
+            _ => {
+                let fix = fix_of_write(error, "check where the output goes");
+                Self::Error(format!("stdout: cannot write: {error}; {fix}"))
+            }
         }
+    }
+}
+
+/// What to do about a write that failed, or `otherwise`.
+pub fn fix_of_write(error: &io::Error, otherwise: &'static str) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => "raise the limit of file sizes (`ulimit -f`)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space there, or write to another disk",
+        _ => otherwise,
     }
 }

@@ -9,7 +9,9 @@ use forebay::sampler::{Order, Remainder, Sampler, Shuffle, State, World};
 
 use crate::args::{DatasetFlags, heading};
 use crate::failure::Failure;
+use crate::saver::Saver;
 use crate::state_file::{self, StateFile};
+use crate::stderr;
 use crate::whole_number::within;
 
 #[derive(Debug, Args)]
@@ -41,9 +43,10 @@ pub struct LoaderFlags {
     /// How many processes share each epoch; one when not given
     #[arg(long, requires = "rank", value_parser = within::<u32>(1..=u32::MAX.into()), help_heading = heading::ORDER)]
     pub world_size: Option<u32>,
-    /// Takes rank and world size from the environment, as torchrun, srun and mpirun set it
+    /// Takes rank and world size from the environment, as torchrun, mpirun, srun and others set it, and says from which
+    /// variables; an error where they disagree, or where a launcher tells no rank
     #[arg(long, value_enum, conflicts_with_all = ["rank", "world_size"], help_heading = heading::ORDER)]
-    pub world: Option<WorldSource>,
+    pub world: Option<WorldFrom>,
     /// What becomes of the samples at the end of an epoch that make no full batch for every rank: drop leaves out fewer
     /// than there are ranks, pad repeats some from the beginning of the epoch, and uneven gives some ranks one more than
     /// others
@@ -71,7 +74,8 @@ pub struct LoaderFlags {
     /// Goes on from where the run stood that wrote FILE with --save-state, with as many ranks as there are now
     #[arg(long, value_name = "FILE", help_heading = heading::ORDER)]
     pub resume: Option<PathBuf>,
-    /// Writes where it stood after the last batch to FILE
+    /// Writes where it stood after the last batch that was printed to FILE: at least once a second, at the end, and at SIGINT,
+    /// SIGTERM and SIGHUP, which end it, and SIGUSR1, which does not
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub save_state: Option<PathBuf>,
     /// Ends after so many batches
@@ -120,13 +124,13 @@ impl From<Missing> for forebay::Missing {
 
 /// Where the rank is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WorldSource {
-    /// RANK and WORLD_SIZE, else SLURM_PROCID and SLURM_NTASKS, else OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE
+pub enum WorldFrom {
+    /// From the launcher that started this process last: torchrun, any other by RANK and WORLD_SIZE, Open MPI, MVAPICH, PALS,
+    /// PMI (MPICH, Intel MPI), Flux, JSM, Slurm
     Env,
 }
 
 /// Where a run begins, and in which order it goes on.
-#[derive(Debug)]
 pub struct Beginning {
     /// Of the dataset.
     pub fingerprint: Fingerprint,
@@ -135,8 +139,15 @@ pub struct Beginning {
     pub world: World,
     /// What is resumed, found to belong to the dataset and the flags.
     pub resumed: Option<State>,
-    /// Where the state goes when the run is over.
-    pub save: Option<StateFile>,
+    /// Where the state goes.
+    save: Option<StateFile>,
+}
+
+impl Beginning {
+    /// What saves the state as batches are printed, where that is asked for.
+    pub fn saver(&self, begun: impl FnOnce() -> State) -> Result<Option<Saver>, Failure> {
+        self.save.clone().map(|file| Saver::start(file, begun())).transpose()
+    }
 }
 
 impl LoaderFlags {
@@ -159,7 +170,7 @@ impl LoaderFlags {
 
     fn world(&self) -> Result<World, Failure> {
         match (self.world, self.rank, self.world_size) {
-            (Some(WorldSource::Env), ..) => World::from_env().map_err(Failure::of),
+            (Some(WorldFrom::Env), ..) => from_environment(),
             (None, Some(rank), Some(size)) => {
                 World::new(rank, size).map_err(|error| Failure::Usage(format!("--rank {rank}: {error}")))
             }
@@ -182,4 +193,14 @@ impl LoaderFlags {
             _ => Ok(sampler),
         }
     }
+}
+
+fn from_environment() -> Result<World, Failure> {
+    let (world, source) = World::detect().map_err(Failure::of)?;
+    let from = match source.variables() {
+        None => "no launcher's variables are set".to_owned(),
+        Some([rank, size]) => format!("from {rank} and {size} ({source})"),
+    };
+    stderr::line(&format!("rank {} of {}: {from}", world.rank(), world.size()));
+    Ok(world)
 }

@@ -1,6 +1,6 @@
 //! The `forebay` command. Owns: the command line, exit codes, and what goes to stdout and stderr. May touch: only what
 //! the library makes public.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod args;
 mod batches;
@@ -8,6 +8,7 @@ mod bench;
 mod byte_count;
 mod carrier;
 mod cat;
+mod closed_stdout;
 mod doctor;
 mod failure;
 mod hashes;
@@ -21,18 +22,21 @@ mod order;
 mod pack;
 mod read;
 mod replaced_file;
+mod saver;
 mod state_file;
 mod stderr;
 mod stdout;
 mod warnings;
 mod whole_number;
 
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Cli, Command};
 use failure::{Failure, Outcome};
+use stdout::Stdout;
 
 /// A data or machine error.
 const EXIT_ERROR: u8 = 1;
@@ -40,21 +44,27 @@ const EXIT_ERROR: u8 = 1;
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    interrupt::hold_off_file_size_signal();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(answer) => return usage(&answer),
+        Err(answer) if answer.use_stderr() => return usage(&answer),
+        Err(help) => return ended(&closed_stdout::refuse().and_then(|()| print(&help))),
     };
     // What the doctor finds is all in its report.
     if !matches!(cli.command, Command::Doctor(_)) {
         warnings::install();
     }
-    match run(&cli) {
+    ended(&closed_stdout::refuse().and_then(|()| run(&cli)))
+}
+
+fn ended(outcome: &Outcome) -> ExitCode {
+    match outcome {
         Ok(()) | Err(Failure::StdoutClosed) => ExitCode::SUCCESS,
         Err(Failure::Error(message)) => {
             stderr::line(&format!("error: {message}"));
             ExitCode::from(EXIT_ERROR)
         }
-        Err(Failure::Interrupted) => ExitCode::from(interrupt::EXIT_INTERRUPTED),
+        Err(Failure::Interrupted) => ExitCode::from(interrupt::exit_code()),
         Err(Failure::Usage(message)) => {
             stderr::line(&format!("error: {message}; see `forebay --help`"));
             ExitCode::from(EXIT_USAGE)
@@ -75,13 +85,16 @@ fn run(cli: &Cli) -> Outcome {
     }
 }
 
-/// Help and version go to stdout; a mistake is one line, since scripts read the first line of stderr.
+/// Help and version, which go to stdout.
+fn print(help: &clap::Error) -> Outcome {
+    let text = help.render();
+    let styled = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let text = if styled { text.ansi().to_string() } else { text.to_string() };
+    Stdout::open()?.write(text.as_bytes())
+}
+
+/// A mistake is one line, since scripts read the first line of stderr.
 fn usage(answer: &clap::Error) -> ExitCode {
-    if !answer.use_stderr() {
-        // A closed stdout is no reason to fail.
-        let _ = answer.print();
-        return ExitCode::SUCCESS;
-    }
     let text = answer.to_string();
     let message: Vec<&str> = text
         .lines()

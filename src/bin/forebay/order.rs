@@ -8,6 +8,7 @@ use forebay::sampler::{State, Step};
 use crate::args::{self, Common};
 use crate::batches::{Batch, Lines, Summary};
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
 use crate::loader_flags::Missing;
 use crate::stderr::{self, one_line};
 
@@ -16,19 +17,43 @@ pub fn run(common: &Common, order: &args::Order) -> Outcome {
     let dataset = open(&order.paths, &order.flags.dataset.options()).map_err(Failure::of)?;
     let beginning = order.flags.begin(&dataset)?;
     let mut sampler = order.flags.sampler(&beginning, dataset.len())?;
-    let mut lines = Lines::open(common.json)?;
+    let state = |cursor| State::new(beginning.fingerprint.clone(), beginning.seed, beginning.shuffle, cursor);
+    let saver = beginning.saver(|| state(sampler.cursor()))?;
+    let mut lines = Lines::open(common.json, saver.clone())?;
+    let interrupt = Interrupt::stopping(|| (), saver.clone())?;
     let mut summary = Summary::default();
     let mut indices = Vec::new();
     let mut located = Located::new(&dataset, order.flags.missing);
-    while order.flags.max_batches.is_none_or(|most| summary.batches < most) {
-        indices.clear();
-        let Some(step) = sampler.next_step(&mut indices) else { break };
-        let batch = located.batch(step, &mut indices)?;
-        if batch.ids.is_empty() {
-            continue;
+    let mut print = || {
+        while order.flags.max_batches.is_none_or(|most| summary.batches < most) {
+            indices.clear();
+            let Some(step) = sampler.next_step(&mut indices) else { break };
+            let batch = located.batch(step, &mut indices)?;
+            if batch.ids.is_empty() {
+                continue;
+            }
+            summary.count(&batch);
+            lines.batch(&batch, || state(step.next))?;
+            if interrupt.has_come() {
+                lines.flush()?;
+                return Err(Failure::Interrupted);
+            }
         }
-        summary.count(&batch);
-        lines.batch(&batch)?;
+        lines.flush()?;
+        // Behind the last batch there may have been some of which all samples were left out.
+        Ok(state(sampler.cursor()))
+    };
+    let (end, outcome) = match print() {
+        Ok(end) => (Some(end), Ok(())),
+        Err(failure) => (None, Err(failure)),
+    };
+    let saved = saver.map_or(Ok(()), |saver| saver.finish(end));
+    if let Err(Failure::Error(_)) = outcome {
+        return outcome;
+    }
+    saved?;
+    if let Err(Failure::StdoutClosed) = outcome {
+        return outcome;
     }
     summary.skipped_missing = located.left_out;
     if summary.batches == 0 && located.left_out > 0 {
@@ -37,8 +62,7 @@ pub fn run(common: &Common, order: &args::Order) -> Outcome {
     }
     summary.seconds = start.elapsed().as_secs_f64();
     lines.summary(&summary, &in_words(&summary))?;
-    let Some(file) = &beginning.save else { return Ok(()) };
-    file.save(&State::new(beginning.fingerprint, beginning.seed, beginning.shuffle, sampler.cursor()))
+    outcome
 }
 
 /// Finds the samples of batches, and those that lack a field among them.

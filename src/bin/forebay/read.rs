@@ -21,20 +21,17 @@ pub fn run(common: &Common, read: &args::Read) -> Outcome {
     let beginning = read.flags.begin(&dataset)?;
     // What order there is not, the flags say better than the loader.
     read.flags.sampler(&beginning, dataset.len())?;
-    let mut lines = Lines::open(common.json)?;
     let start = Instant::now();
     let mut loader = loader(common, read, &dataset, &beginning)?;
-    let interrupt = Interrupt::stopping(loader.stopper())?;
+    let saver = beginning.saver(|| loader.state())?;
+    let mut lines = Lines::open(common.json, saver.clone())?;
+    let stopper = loader.stopper();
+    let interrupt = Interrupt::stopping(move || stopper.stop(), saver.clone())?;
 
-    let mut run = Run {
-        read,
-        dataset: &*dataset,
-        state: loader.state(),
-        summary: Summary::default(),
-        routes: RouteBytes::default(),
-    };
+    let mut run =
+        Run { read, dataset: &*dataset, end: None, summary: Summary::default(), routes: RouteBytes::default() };
     let outcome = run.batches(&mut loader, &mut lines, &interrupt);
-    let saved = beginning.save.as_ref().map_or(Ok(()), |file| file.save(&run.state));
+    let saved = saver.map_or(Ok(()), |saver| saver.finish(run.end.take()));
     if let Err(Failure::Error(_)) = outcome {
         return outcome;
     }
@@ -88,8 +85,8 @@ fn loader(
 struct Run<'a> {
     read: &'a args::Read,
     dataset: &'a dyn Dataset,
-    /// After the last of them.
-    state: forebay::State,
+    /// Where the loader stands once it has no more batches.
+    end: Option<forebay::State>,
     summary: Summary,
     routes: RouteBytes,
 }
@@ -101,7 +98,7 @@ impl Run<'_> {
         while self.summary.batches < most {
             let Some(batch) = loader.blocking().next() else {
                 // Behind the last batch there may have been some of which all samples were skipped.
-                self.state = loader.state();
+                self.end = Some(loader.state());
                 break;
             };
             let batch = batch.map_err(|error| failure(error, interrupt))?;
@@ -114,11 +111,10 @@ impl Run<'_> {
                 padded: batch.padded(),
                 sha256,
             };
-            lines.batch(&line)?;
+            lines.batch(&line, || batch.state())?;
             stderr::around_bar(|| lines.flush())?;
             self.summary.count(&line);
             self.routes += batch.carried();
-            self.state = batch.state();
             progress.advance(1);
         }
         Ok(())

@@ -8,7 +8,7 @@ use forebay::dataset::shown;
 use forebay::sampler::{SamplerError, State};
 use serde_json::error::Category;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, fix_of_write};
 use crate::json;
 use crate::replaced_file::ReplacedFile;
 
@@ -38,7 +38,7 @@ fn text_of(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Where a state goes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StateFile(ReplacedFile);
 
 impl StateFile {
@@ -54,6 +54,6 @@ impl StateFile {
 }
 
 fn failure(path: &Path, what: &io::Error) -> Failure {
-    let path = shown(path);
-    Failure::Error(format!("{path}: cannot write the state: {what}; give --save-state a file in a folder of yours"))
+    let (path, fix) = (shown(path), fix_of_write(what, "give --save-state a file in a directory of yours"));
+    Failure::Error(format!("{path}: cannot write the state: {what}; {fix}"))
 }

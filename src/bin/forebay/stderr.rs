@@ -21,9 +21,11 @@ pub fn line(text: &str) {
 
 /// Prints to stdout; where that is the terminal that a bar is on, it steps around the bar.
 pub fn around_bar<T>(print: impl FnOnce() -> T) -> T {
-    match bar().as_ref() {
-        Some(bar) if io::stdout().is_terminal() => bar.suspend(print),
-        _ => print(),
+    // Not under the lock: stdout may take its time, and others have lines for stderr meanwhile.
+    let shown = bar().clone().filter(|_| io::stdout().is_terminal());
+    match shown {
+        Some(bar) => bar.suspend(print),
+        None => print(),
     }
 }
 

@@ -15,6 +15,20 @@ impl Stdout {
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Outcome {
-        self.0.write_all(bytes).map_err(|error| Failure::of_stdout(&error))
+        self.write_counted(bytes).1
+    }
+
+    /// How many of the bytes were written, and whether that is all of them.
+    pub fn write_counted(&mut self, bytes: &[u8]) -> (usize, Outcome) {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.0.write(&bytes[done..]) {
+                Ok(0) => return (done, Err(Failure::of_stdout(&io::ErrorKind::WriteZero.into()))),
+                Ok(written) => done += written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (done, Err(Failure::of_stdout(&error))),
+            }
+        }
+        (done, Ok(()))
     }
 }

@@ -11,7 +11,7 @@ use nix::libc;
 use nix::sys::statvfs::fstatvfs;
 
 use super::bytes::{self, BLOCK};
-use crate::failure::Failure;
+use crate::failure::{Failure, fix_of_write};
 
 /// Bytes written at once.
 const PIECE: u64 = 4 << 20;
@@ -66,7 +66,7 @@ impl Target {
     ) -> Result<Self, Failure> {
         const USUAL: u64 = 1 << 30;
         let told = |what: &str, error: io::Error| {
-            let fix = "name a file to read, or a folder where one can be written";
+            let fix = fix_of_write(&error, "name a file to read, or a directory where one can be written");
             Failure::Error(format!("{}: {what}: {error}; {fix}", folder.display()))
         };
         let file = nameless(folder).map_err(|error| told("no file can be made", error))?;

@@ -16,7 +16,7 @@ use std::path::Path;
 use super::Summary;
 use super::row::Row;
 use super::target::Target;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, fix_of_write};
 use crate::replaced_file::ReplacedFile;
 
 const EMULATED: &str = "<span class=\"badge\">emulated</span>";
@@ -29,7 +29,7 @@ impl Page {
     pub fn at(path: &Path, target: &Target) -> Result<Self, Failure> {
         let same = path.metadata().ok().zip(target.file.metadata().ok());
         if same.is_some_and(|(page, target)| (page.dev(), page.ino()) == (target.dev(), target.ino())) {
-            return Err(failure(path, "it is the file that is to be read"));
+            return Err(failure(path, "it is the file that is to be read", ANOTHER));
         }
         ReplacedFile::at(path).map(Self).map_err(|error| failed(path, &error))
     }
@@ -41,11 +41,13 @@ impl Page {
     }
 }
 
+const ANOTHER: &str = "give --html another file in a directory of yours";
+
 fn failed(path: &Path, error: &io::Error) -> Failure {
-    failure(path, &error.to_string())
+    failure(path, &error.to_string(), fix_of_write(error, ANOTHER))
 }
 
-fn failure(path: &Path, what: &str) -> Failure {
+fn failure(path: &Path, what: &str, fix: &str) -> Failure {
     let path = forebay::dataset::shown(path);
-    Failure::Error(format!("{path}: cannot write the page: {what}; give --html another file in a folder of yours"))
+    Failure::Error(format!("{path}: cannot write the page: {what}; {fix}"))
 }
