@@ -20,6 +20,13 @@ pub(crate) fn split_text(name: &str) -> Option<(&str, &str)> {
     name.get(..key.len()).zip(name.get(key.len() + 1..)).filter(|(key, _)| !key.is_empty())
 }
 
+/// Whether a file is what macOS keeps beside one that has a resource fork or attributes: in tar archives and on foreign disks
+/// `._x` beside `x`, and in zip archives the same in a folder `__MACOSX`.
+pub(super) fn is_apple_double(name: &[u8]) -> bool {
+    let mut parts = name.rsplit(|&byte| byte == b'/');
+    parts.next().is_some_and(|last| last.starts_with(b"._")) || parts.any(|part| part == b"__MACOSX")
+}
+
 /// Whether webdataset keeps a member for itself: its name, or that of its outermost folder, stands between `__` and `__`.
 pub(super) fn is_meta(name: &[u8]) -> bool {
     let first = name.split(|&byte| byte == b'/').next().unwrap_or_default();

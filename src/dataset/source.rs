@@ -6,6 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
+
 use super::error::{DatasetError, DatasetFault};
 use crate::error::Error;
 use crate::route::Carrier;
@@ -151,6 +154,17 @@ impl Source {
         let len = self.len().saturating_sub(offset).min(bytes.len() as u64) as usize;
         self.read_at(offset, &mut bytes[..len], "the file")?;
         Ok(len)
+    }
+
+    /// Where the next bytes from `offset` on are that are no hole; `offset` where that cannot be told, and the end of the
+    /// file where there are none.
+    pub(crate) fn next_data(&self, offset: u64) -> u64 {
+        let Ok(from) = i64::try_from(offset) else { return offset };
+        match lseek(&self.open, from, Whence::SeekData) {
+            Ok(data) => u64::try_from(data).unwrap_or(offset).clamp(offset, self.len().max(offset)),
+            Err(Errno::ENXIO) => self.len().max(offset),
+            Err(_) => offset,
+        }
     }
 
     /// Sees that the file has `len` bytes from `offset`.

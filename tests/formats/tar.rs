@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use forebay::dataset::{Dataset, TarIndex, WebDataset};
+use forebay::dataset::{self, Dataset, OpenOptions, TarIndex, WebDataset};
 
 use crate::common::python::Python;
 use crate::common::{Skip, folder};
@@ -28,12 +28,17 @@ fn places(archive: &Path) -> BTreeMap<String, (u64, u64)> {
     stored.map(|tensor| (tensor.spec.name.to_string(), (tensor.range.offset, tensor.range.len))).collect()
 }
 
-/// The same as tarfile has it, of the members that have a key.
+/// The same as tarfile has it, of the members that have a key: a link is the file that it leads to.
 const LIST: &str = r#"
 import sys, tarfile, os
-for info in tarfile.open(sys.argv[1]):
-    if info.isreg():
-        print(os.fsencode(info.name).hex(), info.offset_data, info.size)
+archive = tarfile.open(sys.argv[1])
+for info in archive:
+    try:
+        file = archive.getmember(info.linkname) if info.islnk() or info.issym() else info
+    except KeyError:
+        continue
+    if file.isreg():
+        print(os.fsencode(info.name).hex(), file.offset_data, file.size)
 "#;
 
 fn listed_by_python(python: &Python, archive: &Path) -> BTreeMap<String, (u64, u64)> {
@@ -87,7 +92,8 @@ fn archives_of_python_are_read_as_python_reads_them() {
         let archive = folder.path().join(format!("{label}.tar"));
         let found = places(&archive);
         assert_eq!(found, listed_by_python(&python, &archive), "{label}");
-        assert_eq!(found.len(), count);
+        // Of the links, every other leads to a file.
+        assert_eq!(found.len(), count + count / 2);
     }
 }
 
@@ -153,6 +159,7 @@ fn tree(folder: &Path, longest: usize) -> BTreeMap<String, Vec<u8>> {
     std::os::unix::fs::symlink("../../outside", inside.join("link.x")).unwrap();
     std::os::unix::fs::symlink("t".repeat(if longest > 300 { 300 } else { 80 }), inside.join("long_link.x")).unwrap();
     fs::hard_link(inside.join("a.jpg"), inside.join("z_hard.jpg")).unwrap();
+    contents.insert("./z_hard.jpg".to_owned(), contents["./a.jpg"].clone());
     contents
 }
 
@@ -173,6 +180,179 @@ fn archives_of_gnu_tar_hold_what_the_files_hold() {
         }
         assert_eq!(found, contents, "{format}");
     }
+}
+
+/// Every file below a folder that can be read, by the name that GNU tar stores it under; links are followed.
+fn files_below(folder: &Path, name: &str) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{name}/{}", text(entry.file_name().as_bytes()));
+        match entry.file_type().unwrap().is_dir() {
+            true => files.extend(files_below(&entry.path(), &name)),
+            // What leads nowhere, in a circle or to a folder is no file.
+            false => files.extend(fs::read(entry.path()).ok().map(|bytes| (name, bytes))),
+        }
+    }
+    files
+}
+
+fn held(dataset: &dyn Dataset) -> BTreeMap<String, Vec<u8>> {
+    let fields = |index| bytes::of(dataset, index).into_iter().map(move |(ext, data)| (index, ext, data));
+    let all = (0..dataset.len()).flat_map(fields);
+    all.map(|(index, ext, data)| (format!("{}.{ext}", dataset.id(index)), data)).collect()
+}
+
+/// Links of every kind: to files before and behind, beside, above and below, in chains, with long names, of links; and some
+/// that lead to nothing, out, in a circle and to a folder.
+fn linked(inside: &Path, long: usize) {
+    use std::os::unix::fs::symlink;
+    let far = format!("far/{}.x", "n".repeat(long));
+    for (name, content) in [("m.jpg", "the middle"), ("zz.jpg", "the last"), ("sub/deep/s.x", "deep"), (&far, "far")] {
+        fs::create_dir_all(inside.join(name).parent().unwrap()).unwrap();
+        fs::write(inside.join(name), content).unwrap();
+    }
+    let hard = |from: &str, to: &str| fs::hard_link(inside.join(from), inside.join(to)).unwrap();
+    hard("m.jpg", "n_hard.jpg");
+    hard("m.jpg", "sub/hard.jpg");
+    hard(&far, "z_hard.x");
+    for (target, link) in [
+        ("m.jpg", "b_sym.jpg"),
+        ("zz.jpg", "a_later.jpg"),
+        ("./sub/../sub//deep/s.x", "c_odd.x"),
+        ("../m.jpg", "sub/up.jpg"),
+        ("../../m.jpg", "sub/deep/up.jpg"),
+        ("deep/s.x", "sub/down.x"),
+        ("b_sym.jpg", "d_chain.jpg"),
+        ("d_chain.jpg", "e_chain.jpg"),
+        ("n_hard.jpg", "f_hard.jpg"),
+        (&far, "g_long.x"),
+    ] {
+        symlink(target, inside.join(link)).unwrap();
+    }
+    hard("e_chain.jpg", "q_hard_of_link.jpg");
+    for (target, link) in [
+        ("nothing.x", "h_nothing.x"),
+        ("../outside.x", "i_out.x"),
+        ("/etc/hostname.x", "j_root.x"),
+        ("l_circle.x", "k_circle.x"),
+        ("k_circle.x", "l_circle.x"),
+        ("o_self.x", "o_self.x"),
+        ("sub", "p_folder.x"),
+    ] {
+        symlink(target, inside.join(link)).unwrap();
+    }
+}
+
+#[test]
+fn links_hold_what_they_lead_to_where_gnu_tar_extracts_them() {
+    for (format, long) in [("v7", 60), ("ustar", 80), ("oldgnu", 200), ("gnu", 200), ("posix", 200)] {
+        for input in [&["."][..], &["./far", "./zz.jpg", "."]] {
+            let folder = folder();
+            fs::create_dir(folder.path().join("in")).unwrap();
+            linked(&folder.path().join("in"), long);
+            let archive = folder.path().join("a.tar");
+            let format = format!("--format={format}");
+            let create = [&[&format, "--sort=name", "-cf", "a.tar", "-C", "in"], input].concat();
+            or_skip!(gnu_tar(folder.path(), &create));
+            fs::create_dir(folder.path().join("out")).unwrap();
+            or_skip!(gnu_tar(folder.path(), &["-xf", "a.tar", "-C", "out"]));
+            let expected = files_below(&folder.path().join("out"), ".");
+            assert_eq!(expected.len(), 18, "{format} {input:?}");
+            for index in [TarIndex::Memory, TarIndex::Beside, TarIndex::Beside] {
+                let dataset = WebDataset::open(&[&archive], index).unwrap();
+                assert_eq!(held(&dataset), expected, "{format} {input:?}");
+            }
+            let denied = OpenOptions::new().deny_dangling_links(true);
+            let said = dataset::open(&[&archive], &denied).unwrap_err().to_string();
+            assert!(said.contains("leads to no file in its archive; write the archive again with --deref"), "{said}");
+            for index in [true, false] {
+                let sound = folder.path().join("sound.tar");
+                let create = [&[&format, "--sort=name", "-cf", "sound.tar", "-C", "in"], &["./m.jpg", "./sub"][..]];
+                or_skip!(gnu_tar(folder.path(), &create.concat()));
+                let dataset = dataset::open(&[&sound], &denied.clone().keep_index(index)).unwrap();
+                assert_eq!(held(&*dataset)["./sub/up.jpg"], b"the middle");
+            }
+        }
+    }
+}
+
+/// Python looks for a symbolic link's target in all of the archive, and for a hard link's in what is before it.
+#[test]
+fn of_members_of_one_name_links_lead_to_the_one_that_python_reads() {
+    let python = or_skip!(Python::with(&["tarfile"]));
+    let folder = folder();
+    let printed = python.run(
+        folder.path(),
+        r#"
+import io, tarfile
+with tarfile.open("a.tar", "w") as tar:
+    def add(name, data=None, link=None, kind=None):
+        info = tarfile.TarInfo(name)
+        if data is not None:
+            info.size = len(data)
+        else:
+            info.type, info.linkname = kind, link
+        tar.addfile(info, io.BytesIO(data) if data is not None else None)
+    add("blob", b"first")
+    add("a.hard", link="blob", kind=tarfile.LNKTYPE)
+    add("a.soft", link="blob", kind=tarfile.SYMTYPE)
+    add("blob", b"the second")
+    add("b.hard", link="./blob", kind=tarfile.LNKTYPE)
+    add("b.soft", link="./blob", kind=tarfile.SYMTYPE)
+with tarfile.open("a.tar") as tar:
+    for info in tar:
+        if info.name != "blob":
+            info.linkname = info.linkname.removeprefix("./")
+            print("./" * 0 + info.name, tar.extractfile(info).read().decode())
+"#,
+    );
+    let expected = printed.lines().map(|line| line.split_once(' ').unwrap());
+    let expected = expected.map(|(name, data)| (name.to_owned(), data.as_bytes().to_vec())).collect();
+    let dataset = WebDataset::open(&[folder.path().join("a.tar")], TarIndex::Memory).unwrap();
+    assert_eq!(held(&dataset), expected);
+}
+
+#[test]
+fn joined_archives_hold_what_gnu_tar_extracts_with_ignore_zeros() {
+    for factor in ["1", "20", "22", "23", "64", "2048"] {
+        let folder = folder();
+        for (name, file) in [("a.tar", "1.x"), ("b.tar", "2.x"), ("c.tar", "3.x")] {
+            fs::write(folder.path().join(file), name.repeat(100)).unwrap();
+            or_skip!(gnu_tar(folder.path(), &["-b", factor, "-cf", name, file]));
+        }
+        let parts = ["a.tar", "b.tar", "c.tar"].map(|name| fs::read(folder.path().join(name)).unwrap());
+        let joined = folder.path().join("joined.tar");
+        fs::write(&joined, parts.concat()).unwrap();
+        fs::create_dir(folder.path().join("out")).unwrap();
+        or_skip!(gnu_tar(folder.path(), &["--ignore-zeros", "-xf", "joined.tar", "-C", "out"]));
+        let expected = files_below(&folder.path().join("out"), "");
+        assert_eq!(expected.len(), 3);
+        let dataset = WebDataset::open(&[&joined], TarIndex::Memory).unwrap();
+        let found = held(&dataset).into_iter().map(|(name, data)| (format!("/{name}"), data)).collect();
+        assert_eq!(expected, found, "{factor}");
+        // The header of the second is damaged: what is behind it is not lost in silence.
+        let mut damaged = parts.concat();
+        let at = parts[0].len();
+        damaged[at + 3] ^= 1;
+        fs::write(&joined, damaged).unwrap();
+        let said = WebDataset::open(&[&joined], TarIndex::Memory).unwrap_err().to_string();
+        assert!(said.contains(&format!("joined.tar at {at}: what is behind the end")), "{said}");
+    }
+}
+
+/// What macOS's tar puts beside files with attributes, of which webdataset makes samples in a folder.
+#[test]
+fn apple_doubles_are_no_samples() {
+    let folder = folder();
+    let names = ["d/1.jpg", "d/._1.jpg", "._2.jpg", "2.jpg", "__MACOSX/d/._1.jpg", "__MACOSX/3.jpg"];
+    for name in names {
+        fs::create_dir_all(folder.path().join("in").join(name).parent().unwrap()).unwrap();
+        fs::write(folder.path().join("in").join(name), name).unwrap();
+    }
+    or_skip!(gnu_tar(folder.path(), &[&["-cf", "a.tar", "-C", "in"], &names[..]].concat()));
+    let dataset = WebDataset::open(&[folder.path().join("a.tar")], TarIndex::Memory).unwrap();
+    assert_eq!(held(&dataset).into_keys().collect::<Vec<_>>(), ["2.jpg", "d/1.jpg"]);
 }
 
 #[test]

@@ -248,6 +248,10 @@ pub struct DatasetFlags {
     /// Takes what there is of a set of files whose names say that there are more, such as `train-00000-of-00010.tar`
     #[arg(long, help_heading = heading::DATASET)]
     pub allow_incomplete: bool,
+    /// A link in a tar file that leads to no file in it is an error; else such links are left out, with a warning that
+    /// counts them
+    #[arg(long, help_heading = heading::DATASET)]
+    pub deny_dangling_links: bool,
 }
 
 impl DatasetFlags {
@@ -265,7 +269,7 @@ impl DatasetFlags {
         if let Some(dtype) = self.dtype {
             options = options.dtype(dtype);
         }
-        options
+        options.deny_dangling_links(self.deny_dangling_links)
     }
 }
 

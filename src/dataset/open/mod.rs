@@ -66,6 +66,9 @@ fn open_as(format: Format, files: &[PathBuf], options: &OpenOptions) -> Result<B
             Ok(Box::new(Tokens::open_as(files, options.dtype, split, options.other_kind())?))
         }
         Format::Megatron => Ok(Box::new(Megatron::open(files, options.split().unwrap_or(Split::Documents))?)),
+        Format::WebDataset if options.deny_dangling_links => {
+            Ok(Box::new(WebDataset::open_strict(files, options.tar_index())?))
+        }
         Format::WebDataset => Ok(Box::new(WebDataset::open(files, options.tar_index())?)),
         Format::TfRecord => Ok(Box::new(TfRecord::open(files, options.corrupt())?)),
         Format::Parquet | Format::Arrow => {

@@ -24,6 +24,7 @@ pub struct OpenOptions {
     pub(super) skip_corrupt: bool,
     pub(super) keep_index: bool,
     pub(super) allow_incomplete: bool,
+    pub(super) deny_dangling_links: bool,
 }
 
 impl OpenOptions {
@@ -89,6 +90,13 @@ impl OpenOptions {
         self
     }
 
+    /// Whether a link in a tar file that leads to no file in it is an error; when not, links are left out and a warning
+    /// counts them.
+    pub fn deny_dangling_links(mut self, yes: bool) -> Self {
+        self.deny_dangling_links = yes;
+        self
+    }
+
     /// What a sample of tokens is; `None` where that is not said.
     pub(super) fn split(&self) -> Option<Split> {
         match (self.documents, self.seq_len) {
@@ -144,6 +152,7 @@ impl OpenOptions {
             (self.stride.is_some(), "stride", "tokens", &[Tokens, Megatron]),
             (self.documents, "documents", "tokens", &[Tokens, Megatron]),
             (self.skip_corrupt, "skip_corrupt", "tfrecord", &[TfRecord]),
+            (self.deny_dangling_links, "deny_dangling_links (--deny-dangling-links)", "webdataset", &[WebDataset]),
         ];
         for (set, name, those, formats) in rules {
             if set && !formats.contains(&format) {

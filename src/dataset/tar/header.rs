@@ -40,6 +40,11 @@ impl<'a> Header<'a> {
         before_nul(&self.0[..100])
     }
 
+    /// What a link leads to, without what a record says of it.
+    pub(super) fn link_name(self) -> &'a [u8] {
+        before_nul(&self.0[157..257])
+    }
+
     /// Only ustar has one: GNU tar keeps times there, and old archives anything.
     fn prefix(self) -> &'a [u8] {
         let is_star = self.0[508..] == *b"tar\0";

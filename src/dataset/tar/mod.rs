@@ -5,7 +5,9 @@
 //! begins, or on whose a record is, the archive is refused: a member that one reader sees and another does not is worse
 //! than an error.
 
+mod end;
 mod header;
+mod links;
 mod pax;
 mod records;
 mod walk;
@@ -16,7 +18,8 @@ mod tests;
 pub(crate) mod writer;
 
 pub(crate) use header::looks_like;
-pub(crate) use walk::{Member, each_file};
+pub(crate) use links::{Link, Places, resolve};
+pub(crate) use walk::{Kind, Member, each_member};
 
 /// Headers and data lie in blocks of so many bytes.
 pub(crate) const BLOCK: usize = 512;

@@ -4,6 +4,8 @@
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pax {
     pub(super) path: Option<Vec<u8>>,
+    /// What a link leads to.
+    pub(super) link: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
     /// Whether the member's data is a map of holes and what is between them.
     pub(super) is_sparse: bool,
@@ -29,6 +31,8 @@ impl Pax {
         match record.key {
             b"path" if record.value.contains(&0) => return Err("is a path with a NUL in it"),
             b"path" => self.path = (!record.value.is_empty()).then(|| record.value.to_vec()),
+            b"linkpath" if record.value.contains(&0) => return Err("is a link's path with a NUL in it"),
+            b"linkpath" => self.link = (!record.value.is_empty()).then(|| record.value.to_vec()),
             b"size" if record.value.is_empty() => self.size = None,
             b"size" => self.size = Some(decimal(record.value).ok_or("is a size, but no decimal number of 64 bits")?),
             // Its data has holes that star left out.
@@ -75,7 +79,7 @@ mod unit {
         let pax = Pax::parse(b"30 mtime=1700000000.123456789\n15 path=a/b.jpg\n12 size=700\n9 size=\n").unwrap_err();
         assert_eq!(pax, (30, "is not of the form LENGTH KEY=VALUE"));
         let pax = Pax::parse(b"30 mtime=1700000000.123456789\n16 path=a/b.jpg\n12 size=700\n").unwrap();
-        assert_eq!(pax, Pax { path: Some(b"a/b.jpg".to_vec()), size: Some(700), is_sparse: false });
+        assert_eq!(pax, Pax { path: Some(b"a/b.jpg".to_vec()), size: Some(700), ..Pax::default() });
         let pax = Pax::parse(b"12 size=700\n10 size=8\n8 path=\n14 path=\xff\xfe\n\n").unwrap_err();
         assert_eq!(pax.0, 30);
         assert_eq!(Pax::parse(b"12 size=700\n10 size=8\n").unwrap().size, Some(8));

@@ -18,6 +18,7 @@ pub(super) struct Records {
     /// Where the first of them is.
     pub(super) first: Option<u64>,
     long_name: Option<Vec<u8>>,
+    long_link: Option<Vec<u8>>,
     pax: Option<Pax>,
     /// Bytes of records so far, and members.
     read: u64,
@@ -56,11 +57,7 @@ impl Records {
             self.first.get_or_insert(at);
         }
         let twice = |what| Err(source.malformed(at, what, "write the archive again"));
-        let bytes = match kind {
-            // Where a link leads matters to nobody.
-            b'K' => return Ok(()),
-            _ => headers.read(data, size as usize)?,
-        };
+        let bytes = headers.read(data, size as usize)?;
         self.read = self.read.saturating_add(size);
         if self.read > MOST_IN_ALL.saturating_add(self.members.saturating_mul(MOST_A_MEMBER)) {
             let what = format!("{} bytes of records tell of {} members up to here", self.read, self.members);
@@ -68,7 +65,9 @@ impl Records {
         }
         match kind {
             b'L' if self.long_name.is_some() => return twice("one member has two long names"),
-            b'L' => self.long_name = Some(bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()),
+            b'L' => self.long_name = Some(before_nul(bytes)),
+            b'K' if self.long_link.is_some() => return twice("one member has two long names of what it leads to"),
+            b'K' => self.long_link = Some(before_nul(bytes)),
             b'g' => check_global(source, data, &parse(source, data, bytes)?)?,
             _ if self.pax.is_some() => return twice("one member has two pax headers"),
             _ => self.pax = Some(parse(source, data, bytes)?),
@@ -76,10 +75,13 @@ impl Records {
         Ok(())
     }
 
-    /// The name and size of the member with this header; and whether it is sparse. Its records are used up.
-    pub(super) fn of(&mut self, header: Header<'_>, size: u64, name: &mut Vec<u8>) -> (u64, bool) {
+    /// The name of the member with this header, what it leads to where it is a link, and its size; and whether it is sparse.
+    /// Its records are used up.
+    pub(super) fn of(&mut self, header: Header<'_>, size: u64, name: &mut Vec<u8>, link: &mut Vec<u8>) -> (u64, bool) {
         self.members += 1;
         header.name_into(name);
+        link.clear();
+        link.extend_from_slice(header.link_name());
         if self.first.take().is_none() {
             return (size, header.kind() == b'S');
         }
@@ -88,9 +90,16 @@ impl Records {
         if let Some(long) = pax.path.or(self.long_name.take()) {
             *name = long;
         }
-        self.long_name = None;
+        if let Some(long) = pax.link.or(self.long_link.take()) {
+            *link = long;
+        }
+        (self.long_name, self.long_link) = (None, None);
         (pax.size.unwrap_or(size), pax.is_sparse || header.kind() == b'S')
     }
+}
+
+fn before_nul(bytes: &[u8]) -> Vec<u8> {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()
 }
 
 fn parse(source: &Source, data: u64, bytes: &[u8]) -> Result<Pax, DatasetError> {
@@ -102,7 +111,7 @@ fn parse(source: &Source, data: u64, bytes: &[u8]) -> Result<Pax, DatasetError> 
 /// A global header speaks of all members that follow. Of their times, owners and comments it may.
 fn check_global(source: &Source, data: u64, pax: &Pax) -> Result<(), DatasetError> {
     match pax {
-        Pax { path: None, size: None, is_sparse: false } => Ok(()),
+        Pax { path: None, link: None, size: None, is_sparse: false } => Ok(()),
         _ => {
             let what = "a global pax header gives all members one path, one size or one map of holes";
             Err(source.malformed(data, what, "write the archive again"))

@@ -1,40 +1,56 @@
 use super::BLOCK;
+use super::end::End;
 use super::header::Header;
+use super::links::is_same;
 use super::records::{Record, Records};
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::foreign;
 use crate::dataset::headers::Headers;
 use crate::dataset::source::Source;
-use crate::dataset::text::{in_message, shown};
+use crate::dataset::text::in_message;
 
-/// A regular file in an archive. Its data is in the archive, all of it.
+/// A member of an archive that is no folder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Member<'a> {
     /// As the archive has it, of any bytes; it leads nowhere.
     pub(crate) name: &'a [u8],
+    /// Where its header begins.
+    pub(crate) at: u64,
     /// Where its data begins. Its own header is the block before.
     pub(crate) data: u64,
-    /// Bytes of data.
+    /// Bytes of data; all of them are in the archive.
     pub(crate) size: u64,
+    pub(crate) kind: Kind<'a>,
 }
 
-/// Shows `visit` each regular file in the archive, in order. Folders, links, devices and FIFOs have no data and are passed
-/// over, and so is what is of no known kind, with its data; links are not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    File,
+    /// Another name of a member that is called so.
+    HardLink(&'a [u8]),
+    /// A path, from the folder of the link on.
+    SymbolicLink(&'a [u8]),
+    /// A device, a FIFO or what is of no known kind.
+    Other,
+}
+
+/// Shows `visit` each member of the archive that is no folder, in order, and those of the archives that are joined to it.
+/// Nothing is opened by the names that members and links have.
 ///
-/// The archive ends with a block of zeros or with the file; a file that ends without one is only warned about, as no data
-/// is missing. What is behind the end is not read, as by other readers of tar.
+/// An archive ends with a block of zeros or with the file; how it did is the result.
 ///
 /// # Errors
 /// What [`super`] says is refused, with the offset of the header that is wrong; and those of `visit`.
-pub(crate) fn each_file(
+pub(crate) fn each_member(
     source: &Source,
     visit: &mut dyn FnMut(Member<'_>) -> Result<(), DatasetError>,
-) -> Result<(), DatasetError> {
+) -> Result<End, DatasetError> {
     let mut headers = Headers::new(source);
     let mut records = Records::default();
-    let mut name = Vec::new();
-    let mut at = 0;
-    while let Some(block) = next_block(source, &mut headers, at)? {
+    let (mut name, mut link) = (Vec::new(), Vec::new());
+    let mut end = End::default();
+    let mut next = 0;
+    while let Some((at, block)) = next_block(source, &mut headers, next, &records, &mut end)? {
         let header = Header::new(&block).ok_or_else(|| not_a_header(source, at, &block))?;
         let size = header.size().map_err(|fault| {
             let what = format!("the size of member {} {fault}", in_message(header.last_name()));
@@ -44,66 +60,59 @@ pub(crate) fn each_file(
         if Records::is_one(header.kind()) {
             source.check_range(data, size, "a record about the next member")?;
             records.take(source, &mut headers, Record { kind: header.kind(), at, data, size })?;
-            at = behind(data, size);
+            next = behind(data, size);
             continue;
         }
-        let (size, is_sparse) = records.of(header, size, &mut name);
+        let (size, is_sparse) = records.of(header, size, &mut name, &mut link);
         let size = size_in_archive(source, at, header, &name, size, is_sparse)?;
         if size > source.len().saturating_sub(data) {
             source.check_range(data, size, &format!("member {}", in_message(&name)))?;
         }
-        if is_file(header) {
-            visit(Member { name: &name, data, size })?;
+        if let Some(kind) = kind_of(header, &name, &link) {
+            visit(Member { name: &name, at, data, size, kind })?;
         }
-        at = behind(data, size);
+        next = behind(data, size);
     }
-    match records.first {
-        Some(first) => Err(source.malformed(first, "a record speaks of a member that does not follow", "get it again")),
-        None => Ok(()),
-    }
+    Ok(end)
 }
 
-/// The block of the next header; `None` at the end of the archive.
-fn next_block(source: &Source, headers: &mut Headers<'_>, at: u64) -> Result<Option<[u8; BLOCK]>, DatasetError> {
+/// The next header and its place; `None` at the end of the archive, and of those joined to it.
+fn next_block(
+    source: &Source,
+    headers: &mut Headers<'_>,
+    at: u64,
+    records: &Records,
+    end: &mut End,
+) -> Result<Option<(u64, [u8; BLOCK])>, DatasetError> {
     let bytes = headers.read(at, BLOCK)?;
     if at == 0 && bytes.is_empty() {
         return Err(source.malformed(0, "it is empty, and an archive has at least its end", "get it again"));
     }
-    match bytes.first_chunk::<BLOCK>() {
-        Some(&block) if block[0] == 0 && is_zero(&block) => {
-            warn_of_more(source, headers, at)?;
-            Ok(None)
-        }
-        Some(&block) => Ok(Some(block)),
-        None if is_zero(bytes) => {
-            tracing::warn!("{}: no end of archive; no member is cut, but its writer was", shown(source.path()));
-            Ok(None)
-        }
-        None if at == 0 => Err(not_a_header(source, at, bytes)),
+    let block = bytes.first_chunk::<BLOCK>().copied();
+    if !is_zero(bytes) {
+        return match block {
+            Some(block) => Ok(Some((at, block))),
+            None if at == 0 => Err(not_a_header(source, at, bytes)),
+            None => {
+                let missing = (BLOCK - bytes.len()) as u64;
+                Err(source.fault(at, DatasetFault::Truncated { what: "the header of a member".into(), missing }))
+            }
+        };
+    }
+    if let Some(first) = records.first {
+        return Err(source.malformed(first, "a record speaks of a member that does not follow", "get it again"));
+    }
+    match block {
+        Some(_) => end.next_archive(source, headers, at),
         None => {
-            let missing = (BLOCK - bytes.len()) as u64;
-            Err(source.fault(at, DatasetFault::Truncated { what: "the header of a member".into(), missing }))
+            end.is_missing = true;
+            Ok(None)
         }
     }
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
-}
-
-/// Archives joined with `cat` end, for every reader, where the first of them does. Nobody means that.
-fn warn_of_more(source: &Source, headers: &mut Headers<'_>, end: u64) -> Result<(), DatasetError> {
-    /// Blocks that GNU tar and others fill up with zeros, and one more.
-    const RECORD: usize = 21 * BLOCK;
-    let behind = headers.read(end, RECORD)?;
-    let mut blocks = behind.as_chunks::<BLOCK>().0.iter();
-    if blocks.any(|block| !is_zero(block) && Header::new(block).is_some()) {
-        tracing::warn!(
-            "{} at {end}: members behind the end of the archive are not read; join archives with `tar --concatenate`",
-            shown(source.path())
-        );
-    }
-    Ok(())
 }
 
 /// Where the block behind the data begins. What passes the end of all numbers passes the file's, too.
@@ -137,9 +146,19 @@ fn size_in_archive(
     }
 }
 
-/// Regular files, by the letters of ustar, of archives before it, and for files in one piece on the disk.
-fn is_file(header: Header<'_>) -> bool {
-    matches!(header.kind(), b'0' | 0 | b'7') && !is_old_folder(header)
+/// `None` of folders, and of what GNU tar notes about volumes and folders.
+fn kind_of<'a>(header: Header<'_>, name: &[u8], link: &'a [u8]) -> Option<Kind<'a>> {
+    match header.kind() {
+        _ if is_old_folder(header) => None,
+        // By the letters of ustar, of archives before it, and for files in one piece on the disk.
+        b'0' | 0 | b'7' => Some(Kind::File),
+        // A file that GNU tar was given twice: the second time it is a link to itself.
+        b'1' if is_same(name, link) => None,
+        b'1' => Some(Kind::HardLink(link)),
+        b'2' => Some(Kind::SymbolicLink(link)),
+        b'5' | b'D' | b'V' => None,
+        _ => Some(Kind::Other),
+    }
 }
 
 /// Before ustar folders were files with a slash at the end.

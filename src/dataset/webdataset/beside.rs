@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use self::probe::Probe;
 use super::build;
+use super::left_out::{LeftOut, Members};
 use super::shard::Shard;
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::source::Source;

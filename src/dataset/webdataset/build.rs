@@ -3,15 +3,25 @@ use std::collections::HashMap;
 use super::key_table::KeyTable;
 use super::shard::Shard;
 use crate::dataset::error::DatasetError;
-use crate::dataset::key::{is_meta, split};
+use crate::dataset::key::{is_apple_double, is_meta, split};
 use crate::dataset::source::Source;
-use crate::dataset::tar::{self, Member};
+use crate::dataset::tar::{self, Kind, Link, Member, Places};
 use crate::dataset::text::in_message;
 
-/// Indexes an archive by its headers.
+/// Indexes an archive by its headers: in one walk where it has no links to members, and in three where it has some.
 pub(super) fn build(source: &Source) -> Result<Shard, DatasetError> {
     let mut building = Building::new();
-    tar::each_file(source, &mut |member| building.take(source, member))?;
+    let mut links = Vec::new();
+    let end = tar::each_member(source, &mut |member| {
+        links.extend(Link::of(&member));
+        building.take(source, &Places::new(), member)
+    })?;
+    end.warn(source);
+    if !links.is_empty() {
+        let places = tar::resolve(source, &links)?;
+        drop((std::mem::replace(&mut building, Building::new()), links));
+        tar::each_member(source, &mut |member| building.take(source, &places, member))?;
+    }
     building.finish(source)
 }
 
@@ -38,11 +48,30 @@ impl Building {
         }
     }
 
-    fn take(&mut self, source: &Source, member: Member<'_>) -> Result<(), DatasetError> {
+    /// Takes a member; `places` are those of links.
+    fn take(&mut self, source: &Source, places: &Places, member: Member<'_>) -> Result<(), DatasetError> {
+        if is_apple_double(member.name) {
+            self.shard.left_out.apple_doubles.add(&member);
+            return Ok(());
+        }
         if is_meta(member.name) {
             return Ok(());
         }
         let Some((key, ext)) = split(member.name) else { return Ok(()) };
+        let (data, size) = match member.kind {
+            Kind::File => (member.data, member.size),
+            Kind::HardLink(_) | Kind::SymbolicLink(_) => match places.get(&member.at) {
+                Some(&place) => place,
+                None => {
+                    self.shard.left_out.links.add(&member);
+                    return Ok(());
+                }
+            },
+            Kind::Other => {
+                self.shard.left_out.others.add(&member);
+                return Ok(());
+            }
+        };
         if self.samples.len() >= u32::MAX as usize {
             let what = "an archive of more than 4294967295 members";
             return Err(source.unsupported(member.data, what, "split it into several shards"));
@@ -50,8 +79,8 @@ impl Building {
         let sample = self.sample_of(key);
         let ext = self.number_of(ext);
         self.samples.push(sample);
-        self.shard.offsets.push(member.data);
-        self.shard.sizes.push(member.size);
+        self.shard.offsets.push(data);
+        self.shard.sizes.push(size);
         self.shard.exts.push(ext);
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod beside;
 mod build;
 mod key_table;
+mod left_out;
 mod shard;
 mod shared_keys;
 
@@ -55,8 +56,14 @@ pub enum TarIndex {
 /// slash before it where several archives hold that key: its path where two have one name, and its path and position, as in
 /// `a.tar#1`, where one is given twice.
 ///
-/// Archives are ustar, pax, GNU and older ones, not compressed, without sparse members. Folders, links, devices and FIFOs in
-/// them have no data and belong to no sample. Names lead nowhere: no file is made or opened by them.
+/// Archives are ustar, pax, GNU and older ones, not compressed, without sparse members. Archives that were joined (`cat a.tar
+/// b.tar`) are read on behind each end, as by `tar --ignore-zeros`. Names lead nowhere: no file is made or opened by them.
+///
+/// A hard or symbolic link to a file in its archive is a field with the bytes of that file (webdataset passes links over); GNU
+/// tar stores the second name of a file as a link. Links that lead elsewhere, to nothing, in a circle or through a folder
+/// that is a link itself are left out, with one warning that counts them, or are an error by
+/// [`open_strict`](Self::open_strict). So are AppleDouble files (`._x`, and what is in `__MACOSX`), devices and FIFOs, with
+/// a warning if their names have a key.
 #[derive(Debug)]
 pub struct WebDataset {
     parts: Parts,
@@ -73,6 +80,23 @@ impl WebDataset {
     /// [`DatasetError`] where none is given; with path and offset where one is cut, damaged, compressed or no archive, has a sparse
     /// member or one that readers of tar disagree on, or where a sample has one extension twice.
     pub fn open(paths: &[impl AsRef<Path>], index: TarIndex) -> Result<Self, DatasetError> {
+        let dataset = Self::read(paths, index)?;
+        left_out::warn(dataset.files(), &dataset.shards);
+        Ok(dataset)
+    }
+
+    /// The same, but a link that leads to no file in its archive is an error.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and that.
+    pub fn open_strict(paths: &[impl AsRef<Path>], index: TarIndex) -> Result<Self, DatasetError> {
+        let dataset = Self::read(paths, index)?;
+        left_out::deny_dangling_links(dataset.files(), &dataset.shards)?;
+        left_out::warn(dataset.files(), &dataset.shards);
+        Ok(dataset)
+    }
+
+    fn read(paths: &[impl AsRef<Path>], index: TarIndex) -> Result<Self, DatasetError> {
         let paths = &paths_of(paths)[..];
         let mut parts = Parts::of(paths)?;
         let indexed = in_parallel_each(paths, |path| {

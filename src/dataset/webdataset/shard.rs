@@ -1,6 +1,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::left_out::LeftOut;
+
 /// The samples of one archive, in the order in which their keys are first in it. Of each there are its key and its members,
 /// and of a member no more than where its data is and what it is: 20 bytes, and 12 and the key for a sample.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,7 @@ pub(super) struct Shard {
     pub(super) ext_bytes: Vec<Box<[u8]>>,
     /// The same as text, shared between shards. Empty until [`name_exts`](Self::name_exts).
     pub(super) ext_names: Vec<Arc<str>>,
+    pub(super) left_out: LeftOut,
 }
 
 /// One member of a sample.

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use super::{TarIndex, WebDataset};
-use crate::dataset::tar::writer::{Tar, header};
+use crate::dataset::tar::writer::{Tar, changed, header};
 use crate::dataset::{DType, Dataset, DatasetError, SampleSpec};
 
 /// Archives in a folder of their own.
@@ -68,6 +68,65 @@ fn members_without_a_key_and_webdatasets_own_belong_to_no_sample() {
         .file("train.v1/1.seg.png", "1");
     assert_eq!(one_of(archive.end()), ["train.v1/1: seg.PNG 3584+1, seg.png 5632+1"]);
     assert_eq!(one_of(Tar::default().end()), [""; 0]);
+}
+
+fn link(name: &str, target: &str, kind: u8) -> [u8; 512] {
+    changed(header(name, 0, kind), |block| block[157..157 + target.len()].copy_from_slice(target.as_bytes()))
+}
+
+/// In the place that they have in the archive, before or behind what they lead to.
+#[test]
+fn links_are_fields_with_the_bytes_of_what_they_lead_to() {
+    let archive = Tar::default()
+        .header(&link("0.later", "1.x", b'2'))
+        .header(&link("0.hard", "blob", b'1'))
+        .file("blob", "blob")
+        .file("1.x", "file")
+        .header(&link("1.hard", "./1.x", b'1'))
+        .header(&link("1.chain", "0.later", b'2'))
+        .header(&link("d/2.up", "../1.hard", b'2'))
+        .header(&link("3.x", "4.x", b'2'))
+        .header(&link("4.x", "3.x", b'2'));
+    let (samples, heard) = crate::dataset::heard::warnings(|| one_of(archive.end()));
+    let expected = ["0: later 2560+4, hard 1536+4", "1: x 2560+4, hard 2560+4, chain 2560+4", "d/2: up 2560+4"];
+    assert_eq!(samples, expected);
+    assert!(
+        heard.len() == 1 && heard[0].contains("a.tar at 4608: link 3.x leads to no file in its archive"),
+        "{heard:?}"
+    );
+    assert!(heard[0].ends_with("links left out: 2"), "{heard:?}");
+}
+
+#[test]
+fn what_is_left_out_is_counted_over_all_shards_and_said_once() {
+    let odd = |number: u32| {
+        Tar::default()
+            .header(&link(&format!("{number}.a"), "nothing", b'1'))
+            .file(format!("{number}.b"), "1")
+            .header(&link(&format!("{number}.c"), "/etc/hostname", b'2'))
+            .file(format!("d/._{number}.b"), "1")
+            .file(format!("__MACOSX/{number}.b"), "1")
+            .header(&header(format!("{number}.fifo"), 0, b'6'))
+            .header(&header(format!("{number}.folder/"), 0, b'5'))
+            .header(&header("device", 0, b'4'))
+            .end()
+    };
+    let shards = Shards::new(&[("a.tar", odd(1)), ("b.tar", odd(2))]);
+    for index in [TarIndex::Memory, TarIndex::Beside, TarIndex::Beside] {
+        let open = || WebDataset::open(&shards.paths, index).unwrap();
+        let (dataset, heard) = crate::dataset::heard::warnings(open);
+        assert_eq!(samples(&dataset), ["1: b 1024+1", "2: b 1024+1"]);
+        let expected = [
+            "a.tar at 0: link 1.a leads to no file in its archive; links left out: 4",
+            "a.tar at 2048: member d/._1.b is an AppleDouble file; such files left out: 4",
+            "a.tar at 4096: member 1.fifo is neither a file nor a link; such members left out: 2",
+        ];
+        assert_eq!(heard.len(), expected.len(), "{heard:?}");
+        assert!(heard.iter().zip(expected).all(|(heard, expected)| heard.ends_with(expected)), "{heard:?}");
+        let strict = WebDataset::open_strict(&shards.paths, index).unwrap_err();
+        assert_eq!((&strict.path, strict.offset), (&shards.paths[0], Some(0)));
+        assert!(strict.to_string().contains("link 1.a leads to no file in its archive; write"), "{strict}");
+    }
 }
 
 #[test]

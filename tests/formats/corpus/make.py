@@ -152,6 +152,14 @@ def member(name, data, kind=b"0"):
     return header(name, len(data), kind) + data + b"\0" * (-len(data) % 512)
 
 
+def link(name, target, kind=b"2"):
+    block = bytearray(header(name, 0, kind))
+    block[157:157 + len(target)] = target
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
 def pax(**records):
     text = b""
     for key, value in records.items():
@@ -188,6 +196,16 @@ def make_tar():
     good("no-end", a)
     good("names-that-climb", member(b"../../etc/a.x", b"1") + member(b"/etc/b.x", b"2") + END)
     good("links-and-folders", member(b"a/", b"", b"5") + header(b"l.x", 0, b"2") + a + END)
+    hard = lambda name, target: link(name, target, b"1")
+    good("hard-and-symbolic-links", hard(b"1.later", b"000.jpg") + a + hard(b"1.x", b"./000.jpg") + link(b"d/1.x", b"../1.x") + END)
+    good("links-in-a-circle", link(b"a.x", b"b.x") + link(b"b.x", b"a.x") + hard(b"c.x", b"c.x") + a + END)
+    good("apple-double", member(b"d/._0.jpg", b"junk") + member(b"__MACOSX/0.jpg", b"junk") + a + END)
+    good("joined-behind-padding", a + END + b"\0" * 512 * 40 + member(b"1.jpg", b"1") + END)
+    good("junk-behind-the-end", a + END + b"\xff" * 700)
+    bad("joined-behind-junk", a + END + b"\xff" * 512 + member(b"1.jpg", b"1") + END)
+    bad("two-link-names", member(b"l", b"a\0", b"K") + member(b"l", b"b\0", b"K") + hard(b"1.x", b"000.jpg") + a + END)
+    bad("link-path-with-nul", pax(linkpath=b"a\0b") + hard(b"1.x", b"000.jpg") + a + END)
+    bad("record-before-the-end", pax(path=b"b.x") + END + a + END)
     good("name-that-is-no-text", member(b"\xff\xfe.x", b"1") + END)
     good("interleaved", b"".join(member(name, b"1") for name in [b"0.a", b"1.a", b"0.b", b"1.b"]) + END)
 

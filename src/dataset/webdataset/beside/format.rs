@@ -2,7 +2,7 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 16 | `forebay-tar-idx` and the version, a byte: 1 |
+//! | 16 | `forebay-tar-idx` and the version, a byte: 2 |
 //! | 8 + 8 + 8 | the archive's size; seconds and nanoseconds of its time of writing |
 //! | 8 × 8, 8 | places of headers, and their sum: see [`Probe`] |
 //! | 8 × 4 | how many samples, members, bytes of keys, and extensions |
@@ -11,16 +11,20 @@
 //! | 8, 8, 4 each | offset, size and extension of each member: three lists |
 //! | 4 each | the length of each extension |
 //! | | the keys, then the extensions, one after the other |
+//! | 8 + 8 + 4 | of links, AppleDouble files and others that were left out: how many, where the first is, the length of its name |
+//! | | those three names |
 //! | 8 | XXH3 of all before |
 
 use std::io::{self, Write};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::{Probe, Shard};
+use super::{LeftOut, Members, Probe, Shard};
 
+/// Bytes that say what was left out for one reason, without a name.
+const LEFT_OUT: u128 = 20;
 const DAMAGED: &str = "the index is damaged: its checksum is wrong";
-const MAGIC: &[u8; 16] = b"forebay-tar-idx\x01";
+const MAGIC: &[u8; 16] = b"forebay-tar-idx\x02";
 
 pub(super) fn write(out: &mut impl Write, probe: &Probe, shard: &Shard) -> io::Result<()> {
     let mut out = Summed { out, sum: Xxh3::new() };
@@ -41,6 +45,12 @@ pub(super) fn write(out: &mut impl Write, probe: &Probe, shard: &Shard) -> io::R
     out.ints(&lens)?;
     out.put(&shard.keys)?;
     shard.ext_bytes.iter().try_for_each(|ext| out.put(ext))?;
+    let LeftOut { links, apple_doubles, others } = &shard.left_out;
+    for members in [links, apple_doubles, others] {
+        out.longs(&[members.count, members.at])?;
+        out.ints(&[members.name.len() as u32])?;
+    }
+    [links, apple_doubles, others].iter().try_for_each(|members| out.put(&members.name))?;
     let sum = out.sum.digest();
     out.out.write_all(&sum.to_le_bytes())
 }
@@ -126,7 +136,7 @@ impl<'a> Rest<'a> {
     /// Bytes of the lists that the counts tell of; those of the extensions have a length each, and more.
     fn lists_len(&mut self) -> Option<u128> {
         let [samples, members, keys, exts] = [self.long()?, self.long()?, self.long()?, self.long()?].map(u128::from);
-        Some(samples * 12 + members * 20 + keys + exts * 4)
+        Some(samples * 12 + members * 20 + keys + exts * 4 + 3 * LEFT_OUT)
     }
 
     fn shard(&mut self) -> Option<Shard> {
@@ -142,7 +152,18 @@ impl<'a> Rest<'a> {
         let lens = self.ints(exts)?;
         shard.keys = self.bytes(keys)?.to_vec();
         shard.ext_bytes = lens.iter().map(|&len| self.bytes(u64::from(len)).map(Into::into)).collect::<Option<_>>()?;
+        let left_out = [self.members()?, self.members()?, self.members()?];
+        let [links, apple_doubles, others] =
+            left_out.map(|(members, len)| Some(Members { name: self.bytes(len)?.into(), ..members }));
+        shard.left_out = LeftOut { links: links?, apple_doubles: apple_doubles?, others: others? };
         Some(shard)
+    }
+
+    /// Members that were left out, and the length of the first one's name.
+    fn members(&mut self) -> Option<(Members, u64)> {
+        let [count, at] = [self.long()?, self.long()?];
+        let len = self.ints(1)?.first().copied()?;
+        Some((Members { count, at, name: Box::default() }, len.into()))
     }
 
     fn bytes(&mut self, len: u64) -> Option<&'a [u8]> {
