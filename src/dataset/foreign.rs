@@ -95,8 +95,9 @@ fn is_bzip2(head: &[u8]) -> bool {
 fn is_pickle(head: &[u8]) -> bool {
     let [0x80, protocol @ 2..=5, rest @ ..] = head else { return false };
     match rest {
+        // pickle makes none of fewer than four bytes.
         [0x95, frame @ ..] if *protocol >= 4 => {
-            frame.first_chunk().is_some_and(|len| u64::from_le_bytes(*len) < 1 << 40)
+            frame.first_chunk().is_some_and(|len| (4..1 << 40).contains(&u64::from_le_bytes(*len)))
         }
         [b'}' | b']', b'q', 0, ..] => true,
         [b'c', module @ ..] => {

@@ -325,3 +325,18 @@ fn a_dataset_without_samples_is_refused_with_its_paths() {
     let answer = Answer::of(crate::run::forebay().arg("order").args(many));
     assert!(answer.error(1).contains("b.npy") && answer.stderr.contains("f.npy"), "{}", answer.stderr);
 }
+
+/// Editors write it and show nothing of it.
+#[test]
+fn a_byte_order_mark_in_json_is_named() {
+    let folder = dataset(5);
+    let with_mark = |name: &str, bytes: &[u8]| crate::run::write(folder.path(), name, bytes);
+    let state = with_mark("state", b"\xef\xbb\xbf{}");
+    let wide = with_mark("wide", b"\xff\xfe{\0}\0");
+    for state in [&state, &wide] {
+        let answer = order(&folder, &format!("--resume {}", state.display()));
+        assert!(answer.error(1).contains("byte order mark"), "{}", answer.stderr);
+    }
+    let answer = Answer::of(forebay().args(["bench", "--compare"]).args([&state, &state]));
+    assert!(answer.error(1).contains("byte order mark"), "{}", answer.stderr);
+}

@@ -21,7 +21,10 @@ pub fn read(path: &Path, check: impl FnOnce(&State) -> Result<(), SamplerError>)
     let text = text_of(path).map_err(|error| failure(format!("cannot read: {error}; give a file of --save-state")))?;
     let state: State = serde_json::from_slice(&text).map_err(|error| match error.classify() {
         Category::Data => failure(error.to_string()),
-        _ => failure(format!("no state, since it is not JSON: {error}; give a file of --save-state")),
+        _ => {
+            let why = json::fault(&text, &error);
+            failure(format!("no state, since it is not JSON: {why}; give a file of --save-state"))
+        }
     })?;
     check(&state).map_err(|error| failure(error.to_string()))?;
     Ok(state)

@@ -129,8 +129,10 @@ fn rows(path: &Path) -> Result<BTreeMap<String, Row>, Failure> {
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let mut rows = BTreeMap::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let value: serde_json::Value =
-            serde_json::from_str(line).map_err(|error| wrong(format!("line {}: no JSON: {error}", number + 1)))?;
+        let value: serde_json::Value = serde_json::from_str(line).map_err(|error| {
+            let why = json::fault(line.as_bytes(), &error);
+            wrong(format!("line {}: no JSON: {why}", number + 1))
+        })?;
         if value.get("summary").is_some() {
             continue;
         }
