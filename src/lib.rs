@@ -93,8 +93,8 @@ pub use route::{
 };
 pub use sampler::{Remainder, Shuffle, State, World};
 pub use storage::{
-    Alignment, BlockingStream, Change, EngineChoice, EngineError, EngineKind, EngineStep, Extent, File, FileKind,
-    Latencies, Mode, NoDirect, OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader,
+    Alignment, BlockingStream, CacheCause, Change, EngineChoice, EngineError, EngineKind, EngineStep, Extent, File,
+    FileKind, Latencies, Mode, NoDirect, OpenError, OpenFault, Pieces, Read, ReadError, ReadFault, ReadStream, Reader,
     ReaderBuilder, ReaderSettings, RingFeatures, Stats,
 };
 pub use sync::ThreadError;

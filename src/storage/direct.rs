@@ -18,12 +18,53 @@ pub enum NoDirect {
     /// A well-aligned direct read failed, with this error number.
     #[error("an aligned direct read failed: {}", io::Error::from_raw_os_error(*.0))]
     Read(i32),
+    /// Direct reads are taken, and go through the page cache all the same, as was seen by one.
+    #[error("reads with O_DIRECT fill the page cache on {file_system}{}", .cause.likely())]
+    #[non_exhaustive]
+    FillsCache {
+        /// The file system, by the name people know.
+        file_system: String,
+        /// The likely cause.
+        cause: CacheCause,
+    },
+}
+
+/// Why a file system reads through the page cache where it was asked not to: the likely cause, by what it tells of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CacheCause {
+    /// The bytes lie in the file system's own records, as those of small files may.
+    Inline,
+    /// They are compressed.
+    Compressed,
+    /// They are encrypted.
+    Encrypted,
+    /// It tells nothing that would explain it.
+    Unknown,
+}
+
+impl CacheCause {
+    fn likely(self) -> &'static str {
+        match self {
+            Self::Inline => ", most likely since the file is stored inline, in its metadata",
+            Self::Compressed => ", most likely since the file is compressed",
+            Self::Encrypted => ", most likely since the file is encrypted",
+            Self::Unknown => "",
+        }
+    }
 }
 
 impl NoDirect {
     /// What to do about it, in a few words.
     pub fn fix(&self) -> &'static str {
         match self {
+            Self::FillsCache { cause: CacheCause::Inline, .. } => {
+                "nothing is gained by direct reads of so small a file; pack small files into large ones"
+            }
+            Self::FillsCache { cause: CacheCause::Compressed, .. } => {
+                "store it uncompressed (`chattr +m`, or `btrfs property set FILE compression none`, and write it anew)"
+            }
+            Self::FillsCache { .. } => "copy the file to another file system, or read it through the page cache",
             Self::InMemory => "nothing is gained by direct reads here; put the file on a disk to measure one",
             Self::Refused => "copy the file to a file system, or with attributes, that allow direct I/O",
             Self::Open(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS)

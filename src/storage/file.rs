@@ -11,6 +11,7 @@ use super::descriptors::{DescriptorCache, Descriptors, len_of};
 use super::direct::NoDirect;
 use super::error::{Change, OpenError, OpenFault};
 use super::identity::Identity;
+use super::proof::Proof;
 use crate::sys::statfs::{self, FileSystem};
 use crate::sys::statx::DirectAlign;
 use crate::sys::{cachestat, page, probe};
@@ -61,6 +62,7 @@ pub(crate) struct Inner {
     direct: Result<Alignment, NoDirect>,
     /// Set where a direct read was refused after all.
     degraded: OnceLock<NoDirect>,
+    pub(crate) proof: Proof,
     /// Set where a polled ring cannot read this file.
     pub(crate) unpolled: AtomicBool,
     pub(crate) pair: Mutex<Option<Arc<Descriptors>>>,
@@ -85,6 +87,7 @@ impl File {
             system,
             direct: alignment(&pair, stat.direct, system),
             degraded: OnceLock::new(),
+            proof: Proof::default(),
             unpolled: AtomicBool::new(false),
             pair: Mutex::default(),
             used: AtomicBool::new(true),
@@ -132,12 +135,24 @@ impl File {
         }
     }
 
+    /// Why reads of this file with `O_DIRECT` are not direct, where they were seen to fill the page cache; `None` where they
+    /// were not. One read in a few is looked at; what was read so is counted as buffered, also where direct reads alone were
+    /// asked for.
+    pub fn fills_cache(&self) -> Option<&NoDirect> {
+        self.inner.proof.filled()
+    }
+
     /// What is different about the file since it was opened; `None` where nothing is.
     ///
     /// # Errors
     /// The kernel's, where it does not say.
     pub fn change(&self) -> std::io::Result<Option<Change>> {
         self.inner.identity.change_at(&self.inner.lookup, self.inner.kind)
+    }
+
+    /// Gives up direct reads of this file, where others may be made.
+    pub(crate) fn read_buffered(&self, reason: NoDirect) {
+        let _ = self.inner.degraded.set(reason);
     }
 
     /// Gives up direct reads of this file after one was refused, and says so once.
@@ -184,6 +199,11 @@ fn try_alignments(direct: BorrowedFd<'_>) -> Result<Alignment, NoDirect> {
 }
 
 impl Inner {
+    /// How direct reads are aligned, also where they were given up.
+    pub(crate) fn alignment(&self) -> Option<Alignment> {
+        self.direct.as_ref().ok().copied()
+    }
+
     /// What the offsets of direct reads are multiples of, in bytes.
     pub(crate) fn offset_align(&self) -> u64 {
         self.direct.as_ref().map_or(1, |align| u64::from(align.offset))

@@ -19,7 +19,8 @@ pub enum Mode {
     /// What is in the page cache is read from there, the rest past it; buffered where there are no direct reads.
     #[default]
     Auto,
-    /// Always past the page cache (`O_DIRECT`); an error where that cannot be had.
+    /// Always past the page cache (`O_DIRECT`); an error where that cannot be had. Where a file system takes such reads and
+    /// fills the page cache all the same, they are counted as buffered, and a warning says so.
     Direct,
     /// Always through the page cache.
     Buffered,

@@ -13,6 +13,7 @@ use super::file::File;
 use super::layout::{Part, Via};
 use super::pieces::Pieces;
 use super::plan::{Mode, Plan, prefer_warm};
+use super::proof::{Claim, Verdict};
 use super::reader::Core;
 use super::request::{Job, Request, Watch, Wave};
 use crate::memory::{Loan, MemoryError, Slot};
@@ -42,6 +43,8 @@ struct Reading {
     /// Parts that no engine has yet, by file: more files than may be open at once are read in waves.
     rest: Vec<Part>,
     wave: oneshot::Receiver<()>,
+    /// What the wave claims to read past the page cache, by file.
+    claims: Vec<Claim>,
 }
 
 impl Read {
@@ -182,8 +185,8 @@ fn begin_in(core: &Arc<Core>, plan: Plan, slot: Slot) -> Result<State, ReadError
     let request = Request::new(slot, files, &layout.parts, forced, Arc::clone(&core.counters));
     let request = Arc::new(request);
     let mut rest = layout.parts;
-    let wave = next_wave(core, &request, &mut rest)?;
-    Ok(State::Reading(Reading { request, pieces: layout.pieces, rest, wave }))
+    let (wave, claims) = next_wave(core, &request, &mut rest)?;
+    Ok(State::Reading(Reading { request, pieces: layout.pieces, rest, wave, claims }))
 }
 
 /// What follows when a wave is over: the outcome, or nothing where another wave was begun.
@@ -195,10 +198,11 @@ fn go_on(core: &Arc<Core>, reading: &mut Reading) -> Option<Result<Pieces, ReadE
     if !request.lacks_only(reading.rest.len()) {
         return Some(Err(ended(request)));
     }
+    judge(core, request, &mut reading.claims);
     if !reading.rest.is_empty() {
         return match next_wave(core, request, &mut reading.rest) {
-            Ok(wave) => {
-                reading.wave = wave;
+            Ok((wave, claims)) => {
+                (reading.wave, reading.claims) = (wave, claims);
                 None
             }
             Err(error) => Some(Err(error)),
@@ -211,16 +215,31 @@ fn go_on(core: &Arc<Core>, reading: &mut Reading) -> Option<Result<Pieces, ReadE
     Some(Ok(Pieces::new(Some(Arc::clone(request)), std::mem::take(&mut reading.pieces))))
 }
 
-/// Gives the engines the parts of as many files as may be open now, and says how to hear of their end.
+/// Counts as buffered what was not read past the page cache, though it was asked for so. Where nothing forbids it, the file
+/// is read through the cache from here on.
+fn judge(core: &Core, request: &Request, claims: &mut Vec<Claim>) {
+    for claim in claims.drain(..) {
+        let file = &request.files[claim.file as usize].0;
+        match claim.judge(file) {
+            Verdict::Stands => continue,
+            Verdict::Refuted(reason) => core.say_cached(file, reason),
+            Verdict::Known => {}
+        }
+        request.turn_buffered(claim.bytes);
+    }
+}
+
+/// Gives the engines the parts of as many files as may be open now, and says how to hear of their end, and what they claim.
 fn next_wave(
     core: &Arc<Core>,
     request: &Arc<Request>,
     rest: &mut Vec<Part>,
-) -> Result<oneshot::Receiver<()>, ReadError> {
+) -> Result<(oneshot::Receiver<()>, Vec<Claim>), ReadError> {
     let (wave, done) = Wave::new();
     let first = rest[0].file;
     let aside = core.needs_pread(&request.files[first as usize].0);
     let mut pairs: Vec<Arc<Descriptors>> = Vec::new();
+    let mut claims = Vec::new();
     let mut taken = 0;
     while let Some(file_number) = rest.get(taken).map(|part| part.file) {
         let file = &request.files[file_number as usize].0;
@@ -238,6 +257,7 @@ fn next_wave(
         if core.settings.mode == Mode::Auto && parts[0].via == Via::Direct {
             prefer_warm(file, &pair, parts);
         }
+        claims.extend(Claim::new(file, &pair, parts.iter().filter(|part| part.via == Via::Direct)));
         pairs.push(pair);
         taken = end;
     }
@@ -254,7 +274,7 @@ fn next_wave(
     for (at, parts) in dealt(parts, engine.lanes()) {
         engine.take(Job::new(parts, begun + at, Arc::clone(request), Arc::clone(&pairs), first, Arc::clone(&wave)));
     }
-    Ok(done)
+    Ok((done, claims))
 }
 
 /// Divides parts among lanes, each a run of neighbours and where it begins; few are not worth dividing.

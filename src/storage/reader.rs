@@ -17,6 +17,7 @@ use super::latency::{Histogram, Latencies};
 use super::layout::{Part, Via};
 use super::pieces::Pieces;
 use super::plan::{Mode, Plan, PlanSettings, prefer_warm};
+use super::proof::prove;
 use super::read::{Read, not_opened};
 use super::stats::{Counters, Stats};
 use super::stream::ReadStream;
@@ -199,6 +200,25 @@ impl Reader {
         &self.core.ahead
     }
 
+    /// Reads the first block of a file with `O_DIRECT`, by itself, and looks whether it is in the page cache afterwards: it is
+    /// dropped from there before. `Ok(false)` where that cannot be told: the file has no bytes, is a block device or on FUSE, or the
+    /// kernel does not say what the cache holds.
+    ///
+    /// # Errors
+    /// Why reads of this file are not direct, where they are not.
+    pub fn prove_direct(&self, file: &File) -> Result<bool, NoDirect> {
+        file.direct()?;
+        let Ok(pair) = self.descriptors(file) else { return Ok(false) };
+        match prove(file, &pair) {
+            None => Ok(false),
+            Some(Ok(())) => Ok(true),
+            Some(Err(reason)) => {
+                self.core.give_up_direct(file, &reason);
+                Err(reason)
+            }
+        }
+    }
+
     /// What has been read so far. A read counts when it is over.
     pub fn stats(&self) -> Stats {
         self.core.counters.now()
@@ -285,6 +305,29 @@ impl Core {
                 file.path().display(),
                 reason.fix()
             );
+        }
+    }
+
+    /// Reads a file through the page cache from here on that was read through it all the same, unless direct reads alone were
+    /// asked for.
+    fn give_up_direct(&self, file: &File, reason: &NoDirect) {
+        if self.settings.mode != Mode::Direct {
+            file.read_buffered(reason.clone());
+        }
+    }
+
+    /// The same, and says so, once for each kind of reason.
+    pub(super) fn say_cached(&self, file: &File, reason: NoDirect) {
+        static SAID: Mutex<Vec<NoDirect>> = Mutex::new(Vec::new());
+        self.give_up_direct(file, &reason);
+        let mut said = lock(&SAID);
+        if !said.contains(&reason) {
+            tracing::warn!(
+                "{}: its reads, as those of other files may, count as buffered, since {reason}; {}",
+                file.path().display(),
+                reason.fix()
+            );
+            said.push(reason);
         }
     }
 

@@ -94,6 +94,11 @@ impl Request {
         self.counters.add(&self.landed.now());
     }
 
+    /// Counts bytes as read through the page cache that claimed to go past it. No job of the wave is left.
+    pub(crate) fn turn_buffered(&self, bytes: u64) {
+        self.landed.turn_buffered(bytes);
+    }
+
     /// The first failure, once.
     pub(crate) fn take_failure(&self) -> Option<ReadError> {
         lock(&self.failure).take()

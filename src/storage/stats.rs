@@ -7,7 +7,7 @@ use super::latency::Histogram;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Bytes read past the page cache.
+    /// Bytes read past the page cache, by what was seen of their file: reads that fill it are not among them.
     pub bytes_direct: u64,
     /// Bytes read through the page cache.
     pub bytes_buffered: u64,
@@ -46,6 +46,13 @@ impl Counters {
         self.answers.fetch_add(stats.answers, Ordering::Relaxed);
         self.repeats.fetch_add(stats.repeats, Ordering::Relaxed);
         self.polled.fetch_add(stats.polled, Ordering::Relaxed);
+    }
+
+    /// Counts bytes as read through the page cache that were counted as read past it.
+    pub(crate) fn turn_buffered(&self, bytes: u64) {
+        let bytes = bytes.min(self.direct.load(Ordering::Relaxed));
+        self.direct.fetch_sub(bytes, Ordering::Relaxed);
+        self.buffered.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Bytes that have landed, also of requests that are not whole yet, or never will be.

@@ -10,6 +10,7 @@ pub(crate) mod cgroup;
 pub(crate) mod cuda;
 pub(crate) mod cufile;
 pub(crate) mod direct_storage;
+pub(crate) mod extents;
 pub(crate) mod gpu;
 pub(crate) mod iommu;
 mod kernel_config;

@@ -24,6 +24,12 @@ pub(crate) fn has_a_byte(fd: BorrowedFd<'_>) -> io::Result<bool> {
 
 /// Reads the first `align` bytes into memory aligned to as much; an empty file answers 0 bytes, which is fine too.
 pub(crate) fn aligned_read(fd: BorrowedFd<'_>, align: usize) -> io::Result<()> {
+    aligned_read_at(fd, align, 0)
+}
+
+/// The same from `offset` on, which is a multiple of `align`.
+pub(crate) fn aligned_read_at(fd: BorrowedFd<'_>, align: usize, offset: u64) -> io::Result<()> {
+    let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
     let layout = Layout::from_size_align(align, align).map_err(io::Error::other)?;
     if align == 0 {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -34,7 +40,7 @@ pub(crate) fn aligned_read(fd: BorrowedFd<'_>, align: usize) -> io::Result<()> {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
     // SAFETY: `memory` is valid for `align` bytes and nobody else knows of it.
-    let answer = unsafe { libc::pread(fd.as_raw_fd(), memory.cast(), align, 0) };
+    let answer = unsafe { libc::pread(fd.as_raw_fd(), memory.cast(), align, offset) };
     let error = io::Error::last_os_error();
     // SAFETY: allocated above with this layout; the read is over.
     unsafe { dealloc(memory, layout) };

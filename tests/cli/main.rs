@@ -16,6 +16,7 @@ mod bench_read_only;
 mod bench_tune;
 mod cat;
 mod device;
+mod direct_claims;
 mod doctor;
 mod inspect;
 mod load;

@@ -86,6 +86,16 @@ fn read_only(
     Ok(Mounted { kind, dir: point.clone(), mount_point: point, below: None, work })
 }
 
+/// btrfs that compresses all it is given.
+pub fn btrfs_compressed() -> Result<Mounted, Skip> {
+    on_loop_with("btrfs with compress-force", &["mkfs.btrfs"], 512, &["-o", "compress-force=zstd"])
+}
+
+/// btrfs that keeps files of up to 2 KiB in its metadata.
+pub fn btrfs_inline() -> Result<Mounted, Skip> {
+    on_loop_with("btrfs with max_inline", &["mkfs.btrfs"], 512, &["-o", "max_inline=2048"])
+}
+
 pub fn tmpfs() -> Result<Mounted, Skip> {
     let work = Work::new("tmpfs")?;
     let point = work.subdir("mnt")?;
@@ -158,11 +168,15 @@ fn attach(work: &Work, kind: &str, len: u64, sector: u32) -> Result<(String, Pat
 }
 
 fn on_loop(kind: &'static str, mkfs: &[&str], sector: u32) -> Result<Mounted, Skip> {
+    on_loop_with(kind, mkfs, sector, &[])
+}
+
+fn on_loop_with(kind: &'static str, mkfs: &[&str], sector: u32, options: &[&str]) -> Result<Mounted, Skip> {
     let work = Work::new(kind)?;
     let point = work.subdir("mnt")?;
     let (device, _) = attach(&work, kind, 1 << 30, sector)?;
     run(Command::new(mkfs[0]).args(&mkfs[1..]).arg("-q").args(quick(mkfs[0])).arg(&device))?;
-    mount(&[], &device, &point)?;
+    mount(options, &device, &point)?;
     Ok(Mounted { kind, dir: point.clone(), mount_point: point, below: None, work })
 }
 

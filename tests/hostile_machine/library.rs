@@ -148,7 +148,7 @@ fn in_child_without_threads() {
         return;
     }
     let error = Reader::builder().budget(BUDGET).build().map(drop).expect_err("a reader without a thread").to_string();
-    assert!(error.contains("starting a thread"), "{error}");
+    assert!(error.contains("threads could not be started"), "{error}");
     privilege::child_done();
 }
 

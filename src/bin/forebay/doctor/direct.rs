@@ -5,6 +5,7 @@ use std::path::Path;
 use forebay::{EngineChoice, Extent, File, Mode, OpenFault, Reader, facts};
 
 use crate::byte_count::shown;
+use crate::warnings;
 
 use super::advice::split;
 use super::finding::Finding;
@@ -33,8 +34,8 @@ fn direct(name: &str, sample: &Path, by: &str) -> Finding {
     }
 }
 
-/// Reads the first byte, since what the kernel says of a file and what it does are not always one. An error is what is
-/// wrong and what to do.
+/// Reads the first byte, and looks whether it went past the page cache, since what the kernel says of a file and what it does
+/// are not always one. An error is what is wrong and what to do.
 fn try_direct(sample: &Path) -> Result<File, (String, String)> {
     let reader = Reader::builder().engine(EngineChoice::Pread).mode(Mode::Direct).budget(BUDGET).build();
     let reader = reader.map_err(advised)?;
@@ -43,9 +44,13 @@ fn try_direct(sample: &Path) -> Result<File, (String, String)> {
         fault => advised(fault),
     })?;
     let first = Extent::new(&file, 0, file.len().min(1));
-    match reader.read_blocking(&[first]) {
+    match warnings::muted(|| reader.read_blocking(&[first])) {
+        Ok(_) => {}
+        Err(error) => return Err(advised(error.fault)),
+    }
+    match reader.prove_direct(&file) {
         Ok(_) => Ok(file),
-        Err(error) => Err(advised(error.fault)),
+        Err(reason) => Err((reason.to_string(), reason.fix().to_owned())),
     }
 }
 

@@ -28,6 +28,8 @@ fn of_target(name: &str, sample: &Path, target: &Target) -> Vec<Finding> {
             return vec![Finding::no(KIND, subject("any route"), reason, fix)];
         }
     };
+    // What it says is in the decision.
+    let _ = target.carrier.reader().prove_direct(&file);
     let Some(decision) = target.carrier.decision(&file) else { return Vec::new() };
     let chosen = Finding::yes(KIND, subject(&decision.chosen.to_string()), about(decision.chosen, target));
     // That cuFile does not serve the host is no fault of the machine's.
