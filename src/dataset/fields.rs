@@ -60,24 +60,36 @@ impl Fields {
 
     /// Adds a sample of these tensors.
     pub fn add(&mut self, sample: &[TensorSpec]) {
-        self.add_all(sample.iter().map(|spec| (spec, 1)), 1);
+        let counts: SmallVec<[(&TensorSpec, u64); 8]> = sample.iter().map(|spec| (spec, 1)).collect();
+        self.add_all(counts.into_iter(), 1, || vec![sample.to_vec()]);
     }
 
     /// Adds the fields of another dataset.
     pub fn merge(&mut self, other: &Fields) {
-        let known = self.fields.len();
-        self.add_all(other.fields.iter().map(|field| (&field.spec, field.samples)), other.samples);
-        if self.fields.len() > known {
-            self.examples.pop();
-            self.examples.extend(other.examples.iter().cloned());
-        }
+        let counts = other.fields.iter().map(|field| (&field.spec, field.samples));
+        self.add_all(counts, other.samples, || other.examples.clone());
     }
 
-    /// Adds `samples` samples, with the number of those that have each tensor.
-    pub(super) fn add_all<'a>(&mut self, tensors: impl Iterator<Item = (&'a TensorSpec, u64)> + Clone, samples: u64) {
+    /// Adds `samples` samples, with the number of those that have each tensor; `examples` are some that have those tensors
+    /// between them which were not known.
+    pub(super) fn add_counted(
+        &mut self,
+        counts: &[(TensorSpec, u64)],
+        samples: u64,
+        examples: impl Iterator<Item = Vec<TensorSpec>>,
+    ) {
+        self.add_all(counts.iter().map(|(spec, with)| (spec, *with)), samples, || examples.collect());
+    }
+
+    fn add_all<'a>(
+        &mut self,
+        counts: impl Iterator<Item = (&'a TensorSpec, u64)>,
+        samples: u64,
+        examples: impl FnOnce() -> Vec<Vec<TensorSpec>>,
+    ) {
         let known = self.fields.len();
         let mut times: HashMap<&Arc<str>, usize> = HashMap::new();
-        for (spec, with) in tensors.clone() {
+        for (spec, with) in counts {
             let nth = times.entry(&spec.name).and_modify(|nth| *nth += 1).or_default();
             let of_name = self.by_name.entry(Arc::clone(&spec.name)).or_default();
             match of_name.get(*nth) {
@@ -90,7 +102,7 @@ impl Fields {
         }
         self.samples = self.samples.saturating_add(samples);
         if self.fields.len() > known {
-            self.examples.push(tensors.map(|(spec, _)| spec.clone()).collect());
+            self.examples.extend(examples());
         }
     }
 
@@ -107,6 +119,11 @@ impl Fields {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
+    }
+
+    /// Whether any sample has a field of that name.
+    pub(super) fn has(&self, name: &Arc<str>) -> bool {
+        self.by_name.contains_key(name)
     }
 
     /// Whether every sample has every field.

@@ -101,13 +101,16 @@ impl Columns {
     }
 }
 
-/// What a transform makes of samples that have all fields between them; `None` where it refuses one.
+/// What a transform makes of samples that have all fields between them; `None` where it refuses all. One that it refuses is
+/// told of when it comes.
 fn after(transform: &dyn Transform, input: &Fields) -> Option<Arc<Fields>> {
-    let mut output = Fields::new();
+    let (mut output, mut refused) = (Fields::new(), true);
     for example in input.examples() {
         let mut made = Vec::new();
-        specs_caught(transform, example, &mut made).ok()?;
-        output.add(&made);
+        if specs_caught(transform, example, &mut made).is_ok() {
+            output.add(&made);
+            refused = false;
+        }
     }
-    (!input.examples().is_empty()).then(|| Arc::new(output))
+    (!refused).then(|| Arc::new(output))
 }

@@ -220,7 +220,9 @@ fn nothing_to_give_is_an_error_within_a_second() {
             let builder = if endless { builder.endless() } else { builder };
             let error = builder.build().map(|_| ()).unwrap_err();
             assert!(began.elapsed() < Duration::from_secs(1), "{what}: {:?}", began.elapsed());
-            assert!(matches!(error, Error::Sampler(_)), "{what}: {error}");
+            let is_empty = dataset.is_empty();
+            assert!(matches!(error, Error::Dataset(_)) == is_empty, "{what}: {error}");
+            assert!(matches!(error, Error::Sampler(_)) != is_empty, "{what}: {error}");
         }
     }
 }

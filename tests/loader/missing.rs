@@ -309,6 +309,34 @@ fn what_a_transform_does_not_make_of_a_sample_is_missing_too() {
     }
 }
 
+/// Takes what has bytes, and keeps that it was asked of something else.
+struct Careful(Arc<std::sync::atomic::AtomicBool>);
+
+impl Transform for Careful {
+    fn specs(&self, input: &[TensorSpec], output: &mut Vec<TensorSpec>) -> Result<(), TransformError> {
+        if input.iter().any(|spec| spec.bytes() == Some(0)) {
+            self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+        output.extend_from_slice(input);
+        Ok(())
+    }
+
+    fn apply(&self, sample: &Sample<'_>, output: &mut Output<'_, '_>) -> Result<(), TransformError> {
+        (0..sample.len()).for_each(|i| output.bytes(i).copy_from_slice(sample.bytes(i)));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_transform_is_asked_of_samples_that_there_are() {
+    let folder = folder();
+    let dataset = opened(&[archive(&folder.path().join("x.tar"), 12, &[0, 7])]);
+    let asked = Arc::default();
+    let (got, error) = batches(builder(&dataset, 4).map(Careful(Arc::clone(&asked))).missing(Missing::Allow));
+    assert!(error.is_none() && !asked.load(std::sync::atomic::Ordering::Relaxed), "{error:?}");
+    got.iter().for_each(|batch| is_sound(batch, &[0, 7], Ragged::Packed));
+}
+
 /// What a dataset does not tell of cannot be a column of every batch.
 #[test]
 fn a_field_that_the_dataset_does_not_list_is_an_error_that_says_what_to_implement() {

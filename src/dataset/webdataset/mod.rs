@@ -11,7 +11,7 @@ mod shared_keys;
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
@@ -150,10 +150,13 @@ impl Dataset for WebDataset {
     fn fields(&self) -> Option<Fields> {
         let mut fields = Fields::new();
         for shard in &self.shards {
-            let counts = shard.counts_of_exts();
-            let specs: Vec<(TensorSpec, u64)> =
-                counts.into_iter().map(|(ext, count)| (TensorSpec::new(ext, DType::U8, [0]), count)).collect();
-            fields.add_all(specs.iter().map(|(spec, count)| (spec, *count)), shard.samples());
+            let spec = |ext: &Arc<str>, size| TensorSpec::new(Arc::clone(ext), DType::U8, [size]);
+            let used = shard.used_exts();
+            let new = used.iter().filter(|(ext, ..)| !fields.has(ext)).map(|(.., sample)| *sample);
+            let examples: BTreeSet<usize> = new.collect();
+            let examples = examples.into_iter().map(|sample| shard.parts(sample).map(|part| spec(part.ext, part.size)));
+            let counts: Vec<_> = used.iter().map(|(ext, count, _)| (spec(ext, 0), *count)).collect();
+            fields.add_counted(&counts, shard.samples(), examples.map(Iterator::collect));
         }
         Some(fields)
     }

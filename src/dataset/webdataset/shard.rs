@@ -52,15 +52,18 @@ impl Shard {
         })
     }
 
-    /// The extensions that members have, each with the number of samples that have it.
-    pub(super) fn counts_of_exts(&self) -> Vec<(Arc<str>, u64)> {
-        let mut counts = vec![0; self.ext_names.len()];
-        for &ext in &self.exts {
-            if let Some(count) = counts.get_mut(ext as usize) {
+    /// The extensions that members have: each with the number of samples that have it, and the first of them.
+    pub(super) fn used_exts(&self) -> Vec<(Arc<str>, u64, usize)> {
+        let mut counts = vec![(0, 0); self.ext_names.len()];
+        for (member, &ext) in self.exts.iter().enumerate() {
+            if let Some((count, first)) = counts.get_mut(ext as usize) {
+                *first = if *count == 0 { member } else { *first };
                 *count += 1;
             }
         }
-        self.ext_names.iter().cloned().zip(counts).filter(|(_, count)| *count > 0).collect()
+        let sample_of = |member: usize| self.member_ends.partition_point(|&end| end as usize <= member);
+        let used = self.ext_names.iter().zip(counts).filter(|(_, (count, _))| *count > 0);
+        used.map(|(ext, (count, first))| (Arc::clone(ext), count, sample_of(first))).collect()
     }
 
     /// Gives each extension its name as text, which `shared` makes.
