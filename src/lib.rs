@@ -62,6 +62,9 @@
 pub mod checkpoint;
 pub mod dataset;
 mod device;
+#[cfg(test)]
+#[path = "../tests/common/effort.rs"]
+mod effort;
 pub mod element;
 #[cfg(test)]
 mod emulated;
@@ -72,12 +75,18 @@ mod memory;
 pub mod pack;
 mod route;
 pub mod sampler;
+#[cfg(test)]
+#[path = "../tests/common/skipped.rs"]
+mod skipped;
 mod storage;
 mod sync;
 mod sys;
 mod temporary;
 pub mod tuning;
 mod units;
+#[cfg(test)]
+#[path = "../tests/common/work.rs"]
+mod work;
 
 pub use device::cufile::{
     Counters as CuFileCounters, CuFileFault, EntryState, Properties as CuFileProperties, Refusal,

@@ -66,7 +66,7 @@ fn what_is_no_file_and_no_device_is_refused_by_name() {
                 Err(error) => {
                     let error = error.to_string();
                     if error.contains("cannot open") {
-                        eprintln!("skipped: {error}");
+                        crate::common::skipped::skipped(error);
                         continue;
                     }
                     assert!(error.contains(path) && error.contains(word), "{error}");

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::fuse::{Fuse, Kind};
 use common::knobs::{Fault, Short};
@@ -283,9 +283,9 @@ fn in_child_dropping_a_stalled_reader() {
     let during = Usage::now();
     assert!(during.resident > before.resident + (8 << 20), "the reader's memory does not show: {before:?}, {during:?}");
 
-    let started = Instant::now();
+    // Before the read that it does not wait for goes on.
     guarded("dropping a stalled reader", move || drop(reader));
-    assert!(started.elapsed() < Duration::from_secs(10), "dropping a stalled reader took {:?}", started.elapsed());
+    assert!(fuse.knobs.stalled() > 0, "what was stalled went on by itself");
 
     fuse.knobs.release();
     let mut after = Usage::now();

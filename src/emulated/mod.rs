@@ -17,7 +17,7 @@ const CHILD: &str = "FOREBAY_TEST_CHILD";
 /// Runs the ignored test `name`, with its path from the crate's root, under the emulator. `None` where there is none.
 pub(crate) fn run(name: &str, script: &str, mistake: Option<&str>) -> Option<Output> {
     let Some(library) = library() else {
-        eprintln!("skipped: the emulator is not built; run plain `cargo test`");
+        crate::skipped::skipped("the emulator is not built; run plain `cargo test`");
         return None;
     };
     let dir = tempfile::tempdir().unwrap();

@@ -207,7 +207,7 @@ mod tests {
     fn rows_of_whole_blocks_go_straight_and_short_neighbours_are_left_for_one_read() {
         in_a_file(Mode::Auto, |reader, file| {
             if file.direct().is_err() {
-                eprintln!("skipped: no direct reads here");
+                crate::skipped::skipped("no direct reads here");
                 return;
             }
             let whole = |i: usize| (Extent::new(file, (i as u64 * 7 % 11) * 262_144, 131_072), i * 131_072);

@@ -55,7 +55,7 @@ fn in_child_count() {
                 (Err(_), None) => {}
                 (Ok(_), None) => panic!("it fits"),
                 (Err(error), _) if block > 1 && error.to_string().contains("bounce") => {
-                    eprintln!("skipped: bounce: {error}");
+                    crate::common::skipped::skipped(format!("bounce: {error}"));
                     return 0;
                 }
                 (Err(error), _) => panic!("{error}"),

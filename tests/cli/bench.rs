@@ -150,7 +150,7 @@ fn a_file_that_stays_in_the_page_cache_is_never_called_cold() {
     for route in ["--route=cached", "--route=bounce"] {
         let answer = bench(&path, &[route]);
         if route.ends_with("bounce") && answer.code == Some(1) {
-            eprintln!("skipped: no direct reads here: {}", answer.stderr);
+            crate::common::skipped::skipped(format!("no direct reads here: {}", answer.stderr));
             continue;
         }
         let (rows, summary) = report(&answer);
@@ -297,7 +297,7 @@ fn when_quiet(command: impl Fn() -> std::process::Command) -> Option<Vec<Value>>
             return Some(rows);
         }
     }
-    eprintln!("skipped: other programs never left the processors alone");
+    crate::common::skipped::skipped("other programs never left the processors alone");
     None
 }
 

@@ -1,7 +1,6 @@
 //! `bench` that is interrupted or killed: what it says, and that it leaves nothing.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,6 +12,7 @@ use nix::unistd::Pid;
 use crate::bench::{checked, file};
 use crate::common::privilege::Reduced;
 use crate::common::seccomp::Deny;
+use crate::common::watchdog::{CHILD_PATIENCE, eventually, guarded};
 use crate::common::{folder, mounts};
 use crate::or_skip;
 use crate::run::{forebay, write};
@@ -22,8 +22,8 @@ use crate::run::{forebay, write};
 fn an_interrupted_run_leaves_no_file_and_says_what_it_has() {
     for pause in [0, 30, 100, 300, 900, 2500] {
         let folder = folder();
-        let mut child = forebay()
-            .args(["bench", "--device=host", "--size=64MiB", "--seconds=30", "--peers=false", "--json"])
+        let child = forebay()
+            .args(["bench", "--device=host", "--size=64MiB", "--seconds=3600", "--peers=false", "--json"])
             .current_dir(folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -31,12 +31,9 @@ fn an_interrupted_run_leaves_no_file_and_says_what_it_has() {
             .unwrap();
         std::thread::sleep(Duration::from_millis(pause));
         kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-        let begun = Instant::now();
-        let (mut stdout, mut stderr) = (String::new(), String::new());
-        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        let status = child.wait().unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(10), "{pause} ms");
+        let output = guarded("an interrupted run", move || child.wait_with_output().unwrap());
+        let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let status = output.status;
         // Before it listens the signal itself ends it.
         let by_signal = std::os::unix::process::ExitStatusExt::signal(&status) == Some(Signal::SIGINT as i32);
         assert!(by_signal || status.code() == Some(130), "{pause} ms: {status} {stderr}");
@@ -81,7 +78,7 @@ fn opened(child: &Child, folder: &Path, ending: &str) -> Option<String> {
         if let Some(name) = name.filter(|name| name.ends_with(ending)) {
             return Some(name);
         }
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(begun.elapsed() < CHILD_PATIENCE, "it opens nothing");
         std::thread::sleep(Duration::from_millis(2));
     }
     None
@@ -117,11 +114,8 @@ fn killed(child: &mut Child, folder: &Path) {
     assert!(child.try_wait().unwrap().is_none(), "it goes on");
     child.kill().unwrap();
     child.wait().unwrap();
-    let begun = Instant::now();
-    while fs::read_dir(folder).unwrap().count() > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", fs::read_dir(folder).unwrap().next());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let is_empty = || fs::read_dir(folder).unwrap().count() == 0;
+    assert!(eventually(is_empty), "{:?}", fs::read_dir(folder).unwrap().next());
 }
 
 #[test]
@@ -144,7 +138,7 @@ fn a_run_that_is_interrupted_before_it_measures_says_so_and_leaves_an_older_page
         let answer = child.wait_with_output().unwrap();
         let stderr = String::from_utf8(answer.stderr).unwrap();
         if stderr.contains("free some space") {
-            eprintln!("skipped: {stderr}");
+            crate::common::skipped::skipped(stderr);
             return;
         }
         assert_eq!(answer.status.code(), Some(130), "{stderr}");

@@ -112,7 +112,7 @@ fn fio_is_not_asked_for_more_reads_at_once_than_the_budget_holds() {
     command.args(["--budget=256MiB", "--rounds=1", "--seconds=0.3", "--device=host", "--json"]).arg(&path);
     let answer = Answer::of(&mut command);
     if answer.stderr.contains("io_uring") {
-        eprintln!("skipped: {}", answer.stderr);
+        crate::common::skipped::skipped(&answer.stderr);
         return;
     }
     let (_, summary) = report(&answer);

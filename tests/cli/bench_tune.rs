@@ -164,7 +164,7 @@ fn what_the_machine_cannot_give_is_left_out_of_the_search() {
     command.args(["-c", "ulimit -n 24; exec \"$0\" \"$@\""]).arg(bench.get_program()).args(bench.get_args());
     let answer = Answer::of(&mut command);
     if answer.stderr.contains("io_uring") {
-        eprintln!("skipped: {}", answer.stderr);
+        crate::common::skipped::skipped(&answer.stderr);
         return;
     }
     let (rows, summary) = report(&answer);

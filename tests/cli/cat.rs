@@ -20,14 +20,14 @@ fn ways(sample: &Path) -> Vec<[&'static str; 2]> {
     let engines: Vec<&str> = match cat(sample, &["--engine=uring"]).code {
         Some(0) => vec!["--engine=uring", "--engine=pread"],
         _ => {
-            eprintln!("skipped: uring: io_uring cannot be had here");
+            crate::common::skipped::skipped("uring: io_uring cannot be had here");
             vec!["--engine=pread"]
         }
     };
     let mut routes = vec!["--route=auto", "--route=cached"];
     match cat(sample, &["--engine=pread", "--route=bounce"]).code {
         Some(0) => routes.push("--route=bounce"),
-        _ => eprintln!("skipped: bounce: the temporary folder has no direct I/O"),
+        _ => crate::common::skipped::skipped("bounce: the temporary folder has no direct I/O"),
     }
     engines.iter().flat_map(|engine| routes.iter().map(|route| [*engine, *route])).collect()
 }

@@ -191,7 +191,7 @@ fn a_reader_that_leaves_is_no_mistake() {
 fn locked_memory_is_a_no_exactly_if_it_cannot_be_registered() {
     const USER: u32 = 65_521;
     if !is_root() {
-        eprintln!("skipped: only root can become another user");
+        crate::common::skipped::skipped("only root can become another user");
         return;
     }
     let outside = Outside::new();
@@ -208,7 +208,7 @@ fn locked_memory_is_a_no_exactly_if_it_cannot_be_registered() {
     let limited = Reduced::new().user(USER).memlock(1 << 20);
     let (large, ring) = judged("1 MiB", limited.command(&program), "64MiB");
     let Some(ring) = ring else {
-        eprintln!("skipped: no io_uring here");
+        crate::common::skipped::skipped("no io_uring here");
         return;
     };
     assert_eq!((&large["verdict"], &ring), (&"no".into(), &"no".into()), "{large}");
@@ -224,7 +224,7 @@ fn locked_memory_is_a_no_exactly_if_it_cannot_be_registered() {
 #[test]
 fn a_capability_in_a_user_namespace_is_none() {
     if !is_root() {
-        eprintln!("skipped: a low hard limit needs root");
+        crate::common::skipped::skipped("a low hard limit needs root");
         return;
     }
     let outside = Outside::new();
@@ -236,7 +236,7 @@ fn a_capability_in_a_user_namespace_is_none() {
         command
     };
     if !inside(Path::new("true")).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no user namespaces here");
+        crate::common::skipped::skipped("no user namespaces here");
         return;
     }
     let answer = Answer::of(inside(&program).args(["doctor", "/", "--json", "--budget", "64MiB"]));
@@ -296,7 +296,7 @@ fn whatever_the_environment_names_as_cufiles_settings_is_judged() {
         let all = findings(&answer.stdout);
         let judged = all.iter().find(|finding| finding["kind"] == "cufile_json" && finding["subject"] == "file");
         let Some(file) = judged else {
-            eprintln!("skipped: no driver of NVIDIA's, so cuFile's settings are not looked at");
+            crate::common::skipped::skipped("no driver of NVIDIA's, so cuFile's settings are not looked at");
             return;
         };
         assert_eq!(file["verdict"], "no", "{file}");

@@ -45,7 +45,7 @@ fn commands(folder: &Path) -> Vec<Vec<String>> {
 #[test]
 fn a_machine_without_a_gpu_is_not_warned_of_a_missing_driver() {
     if shows_gpu() {
-        eprintln!("skipped: this machine has an NVIDIA GPU");
+        crate::common::skipped::skipped("this machine has an NVIDIA GPU");
         return;
     }
     let folder = crate::common::folder();
@@ -62,7 +62,7 @@ fn a_machine_without_a_gpu_is_not_warned_of_a_missing_driver() {
 #[test]
 fn the_doctor_finds_no_fault_in_a_machine_without_a_gpu() {
     if shows_gpu() {
-        eprintln!("skipped: this machine has an NVIDIA GPU");
+        crate::common::skipped::skipped("this machine has an NVIDIA GPU");
         return;
     }
     let answer = Answer::of(forebay().args(["doctor", "--json"]));
@@ -75,7 +75,7 @@ fn the_doctor_finds_no_fault_in_a_machine_without_a_gpu() {
 #[test]
 fn a_machine_with_a_gpu_and_no_driver_is_warned_once() {
     if !is_root() || shows_gpu() {
-        eprintln!("skipped: a made-up PCI bus needs root and a machine without a GPU");
+        crate::common::skipped::skipped("a made-up PCI bus needs root and a machine without a GPU");
         return;
     }
     let folder = crate::common::folder();
@@ -91,7 +91,7 @@ fn a_machine_with_a_gpu_and_no_driver_is_warned_once() {
     };
     let listed = inside("ls").arg(PCI).output();
     if !listed.is_ok_and(|output| output.stdout == b"0000:41:00.0\n") {
-        eprintln!("skipped: no mount namespace, or nothing can be mounted over {PCI}");
+        crate::common::skipped::skipped(format!("no mount namespace, or nothing can be mounted over {PCI}"));
         return;
     }
     for command in commands(folder.path()).into_iter().take(2) {

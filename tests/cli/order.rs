@@ -1,6 +1,6 @@
 //! `forebay order`: the batches of training, for programs and for people, of every rank and over stops.
 use std::fs;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use forebay::dataset::{Dataset, OpenOptions, open};
 use forebay::sampler::{Order, Shuffle};
@@ -239,9 +239,8 @@ fn a_command_line_that_makes_no_sense_is_exit_2() {
 }
 
 #[test]
-fn what_gives_no_step_is_an_error_within_a_second_and_not_an_endless_loop() {
+fn what_gives_no_step_is_an_error_and_not_an_endless_loop() {
     let folder = dataset(5);
-    let begun = Instant::now();
     for flags in
         ["--drop-last", "--rank 7 --world-size 8 --remainder uneven", "--rank 0 --world-size 8 --remainder drop"]
     {
@@ -251,7 +250,6 @@ fn what_gives_no_step_is_an_error_within_a_second_and_not_an_endless_loop() {
     write(&folder.path().join("data"), "a.npy", &npy(0));
     let answer = order(&folder, "");
     assert!(answer.error(1).contains("no samples"), "{}", answer.stderr);
-    assert!(begun.elapsed() < Duration::from_secs(4));
 }
 
 #[test]
@@ -290,7 +288,7 @@ fn no_payload_is_read() {
     fs::write(&path, [&b"\x93NUMPY\x01\x00\x76\x00"[..], header.as_bytes()].concat()).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     if let Err(error) = file.set_len(128 + 1_000_000_000_000) {
-        eprintln!("skipped: a file cannot be a terabyte long here: {error}");
+        crate::common::skipped::skipped(format!("a file cannot be a terabyte long here: {error}"));
         return;
     }
     let (lines, summary) = parsed(&order(&folder, "--json --shuffle full --batch-size 100"));

@@ -11,6 +11,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, serialize};
 use serde_json::Value;
 
+use crate::common::effort;
 use crate::common::{Rng, folder};
 use crate::run::{Answer, forebay, pattern, run, write};
 
@@ -190,7 +191,7 @@ fn a_command_that_is_killed_leaves_no_half_file_under_a_final_name() {
         let start = Instant::now();
         assert!(command().status().unwrap().success());
         let whole = start.elapsed().min(Duration::from_secs(5));
-        for _ in 0..20 {
+        for _ in 0..effort::of(6, 20) {
             if to == &file {
                 fs::remove_file(to).ok();
             } else {

@@ -108,8 +108,7 @@ fn doctor_judges_cachestat_by_the_call_and_not_by_proc() {
         let answer = Answer::of(command.args(["doctor", "--json"]).arg(folder.path()));
         assert_eq!(answer.code, Some(0), "{}", answer.stderr);
         let lines = String::from_utf8(answer.stdout).unwrap();
-        let line = lines.lines().find(|line| line.contains("cachestat")).unwrap_or_default().to_owned();
-        line
+        lines.lines().find(|line| line.contains("cachestat")).unwrap_or_default().to_owned()
     };
     let with = verdict(&mut Command::new(FOREBAY));
     assert!(!with.is_empty());

@@ -74,7 +74,7 @@ impl Emulated {
             return child_done();
         }
         if let Err(Skip(why)) = self.start(name) {
-            eprintln!("skipped: {why}");
+            crate::common::skipped::skipped(why);
         }
     }
 

@@ -4,6 +4,7 @@
 
 pub mod carrier;
 pub mod data;
+pub mod effort;
 pub mod emulated;
 pub mod emulator;
 pub mod fuse;
@@ -13,8 +14,10 @@ pub mod privilege;
 pub mod python;
 pub mod reader;
 pub mod seccomp;
+pub mod skipped;
 pub mod watchdog;
 pub mod weights;
+pub mod work;
 
 /// Why a test cannot run here. It is printed, never swallowed: a test that skips in silence looks like one that passed.
 #[derive(Debug, Clone)]
@@ -33,7 +36,7 @@ macro_rules! or_skip {
         match $fixture {
             Ok(it) => it,
             Err($crate::common::Skip(why)) => {
-                eprintln!("skipped: {why}");
+                $crate::common::skipped::skipped(why);
                 return;
             }
         }
@@ -76,7 +79,9 @@ pub fn copies(names: &[String], write: impl Fn(&std::path::Path)) -> [tempfile::
             return copies;
         }
     }
-    eprintln!("skipped: copies that are listed in other orders, since /dev/shm does not list its newest files first");
+    crate::common::skipped::skipped(
+        "copies that are listed in other orders, since /dev/shm does not list its newest files first",
+    );
     made(&home())
 }
 

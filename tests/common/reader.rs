@@ -41,7 +41,7 @@ pub fn engines() -> Vec<EngineChoice> {
     match uring_here() {
         Ok(()) => vec![EngineChoice::Uring, EngineChoice::Pread],
         Err(Skip(why)) => {
-            eprintln!("skipped: every row with the engine uring: {why}");
+            crate::common::skipped::skipped(format!("every row with the engine uring: {why}"));
             vec![EngineChoice::Pread]
         }
     }

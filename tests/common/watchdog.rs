@@ -1,4 +1,7 @@
 //! A hang is a failure like any other: it must end the test, not the patience of whoever runs it.
+//!
+//! This is all that tests have clocks for. Nothing here says that something was fast, which a machine that does other things
+//! makes wrong: that is counted (`work`), or shown by what comes before what.
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};

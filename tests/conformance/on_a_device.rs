@@ -5,6 +5,7 @@ use std::time::Duration;
 use forebay::{Carrier, Device, Route};
 
 use crate::common::carrier::DEVICE_BUDGET;
+use crate::common::effort;
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
 use crate::common::fuse::{Fuse, Kind};
@@ -97,13 +98,13 @@ fn emulated_older_driver() {
 
 /// Each seed orders copies, events and cuFile's answers in time anew; every row starts afresh under it.
 #[test]
-fn emulated_two_hundred_seeds() {
-    const SEEDS: u64 = 200;
+fn emulated_many_seeds() {
+    let seeds = u64::from(effort::of(25, 200));
     emulated("").run(|control| {
         let site = Site::new("the build's own file system", plain().unwrap());
         let device = Device::cuda(0).unwrap();
         let (rows, mut tally) = (row::on_device(&device), Tally::default());
-        for seed in 0..SEEDS {
+        for seed in 0..seeds {
             let (jitter, late) = (20 << (seed % 5), 20 << (seed / 5 % 5));
             control.script(&format!("seed={seed}; jitter_us={jitter}; cufile_late_us={late}"));
             for (number, row) in rows.iter().enumerate() {
@@ -112,7 +113,7 @@ fn emulated_two_hundred_seeds() {
             }
         }
         look(control);
-        eprintln!("emulated GPU: {SEEDS} seeds x {} rows: {tally}", rows.len());
+        eprintln!("emulated GPU: {seeds} seeds x {} rows: {tally}", rows.len());
     });
 }
 
@@ -160,7 +161,7 @@ fn real_gpu() -> Option<Device> {
     match Device::cuda(0) {
         Ok(device) => Some(device),
         Err(error) => {
-            eprintln!("skipped: there is no CUDA device: {error}");
+            crate::common::skipped::skipped(format!("there is no CUDA device: {error}"));
             None
         }
     }
@@ -176,7 +177,7 @@ fn can_be_had(row: &Row, home: &Home) -> bool {
     match row.carrier().open(path) {
         Ok(_) => true,
         Err(error) => {
-            eprintln!("skipped: {row}: {error}");
+            crate::common::skipped::skipped(format!("{row}: {error}"));
             false
         }
     }

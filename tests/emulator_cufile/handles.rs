@@ -87,11 +87,11 @@ fn where_compatibility_mode_is_forbidden_those_files_are_refused() {
 fn memory_file_systems_are_not_read_directly() {
     // Not an unnamed file: those are opened with `O_TMPFILE`, which is refused.
     let Ok(named) = tempfile::NamedTempFile::new_in("/dev/shm") else {
-        return eprintln!("skipped: no /dev/shm to write in");
+        return crate::common::skipped::skipped("no /dev/shm to write in");
     };
     let (mut file, _path) = named.into_parts();
     if !is_tmpfs_or_overlay(&file) {
-        return eprintln!("skipped: /dev/shm is no tmpfs here");
+        return crate::common::skipped::skipped("/dev/shm is no tmpfs here");
     }
     file.write_all(&[7; 4096]).unwrap();
     let rig = Rig::open("cufile_no_compat");

@@ -104,7 +104,7 @@ impl Rig {
     /// Works with the context of another device current, or says why it cannot be had.
     pub fn on_device_1<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         if self.devices() < 2 {
-            eprintln!("skipped: one device only");
+            crate::common::skipped::skipped("one device only");
             return None;
         }
         let mut context = null_mut();

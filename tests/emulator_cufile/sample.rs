@@ -27,7 +27,7 @@ impl Sample {
                 return Some(sample);
             }
         }
-        eprintln!("skipped: no folder here on a file system that cuFile would read directly");
+        crate::common::skipped::skipped("no folder here on a file system that cuFile would read directly");
         None
     }
 

@@ -5,15 +5,18 @@ use crate::rig::*;
 
 const MIB: usize = 1 << 20;
 
-/// Never faster than the model, and as fast as it in one of three tries: the machine may be busy with other things.
+/// Never faster than the model, and as fast as it in one of many tries: a machine that does other things makes some of them
+/// slower, and none faster.
 fn expect(what: &str, seconds: f64, work: impl Fn()) {
-    let tries = [(); 3].map(|()| {
+    const TRIES: usize = 40;
+    let mut tries = Vec::new();
+    while tries.len() < TRIES && !tries.last().is_some_and(|took| *took < 1.1 * seconds) {
         let start = Instant::now();
         work();
-        start.elapsed().as_secs_f64()
-    });
-    assert!(tries.iter().all(|took| *took > 0.9 * seconds), "{what} took {tries:?} s instead of {seconds} s");
-    assert!(tries.iter().any(|took| *took < 1.1 * seconds), "{what} took {tries:?} s instead of {seconds} s");
+        tries.push(start.elapsed().as_secs_f64());
+        assert!(tries.iter().all(|took| *took > 0.9 * seconds), "{what} took {tries:?} s instead of {seconds} s");
+    }
+    assert!(tries.len() < TRIES, "{what} took {tries:?} s instead of {seconds} s");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! to any of them makes a panic.
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use forebay::Loader;
 use forebay::dataset::{self, Dataset, OpenOptions};
@@ -10,7 +9,8 @@ use forebay::pack::{PackOptions, pack};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::common;
+use crate::common::work::within;
+use crate::common::{self, effort};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/corpus").join(name)
@@ -25,10 +25,7 @@ fn files(name: &str) -> Vec<PathBuf> {
 }
 
 fn open(path: &Path) -> Result<Box<dyn Dataset>, forebay::dataset::DatasetError> {
-    let start = Instant::now();
-    let opened = dataset::open(&[path], &OpenOptions::new());
-    assert!(start.elapsed() < Duration::from_secs(1), "{}: {:?}", path.display(), start.elapsed());
-    opened
+    within(100, &path.display().to_string(), || dataset::open(&[path], &OpenOptions::new()))
 }
 
 #[test]
@@ -76,7 +73,7 @@ fn files_whose_data_is_damaged_open_and_are_neither_read_nor_packed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort::of(500, 4000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn damage_to_any_of_them_is_an_error_or_sound(

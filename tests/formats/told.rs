@@ -1,10 +1,10 @@
 //! Which format files are: as was said, else by content, else by name; and each with its settings.
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use forebay::dataset::{DType, DatasetFault, Format, OpenOptions, open, open_stored};
 
+use crate::common::work::within;
 use crate::open::{opened, refused, refused_with, safetensors, write};
 
 /// An array of numpy's of four bytes, 1 to 4.
@@ -305,7 +305,6 @@ fn a_model_is_no_dataset_but_its_tensors_are_listed() {
 #[test]
 fn files_cut_at_any_byte_are_told_and_opened_or_refused_at_once() {
     let folder = crate::common::folder();
-    let begun = Instant::now();
     let mut opened = 0;
     let files = [safetensors(b"abc"), npy(), tar(&[("0.a", b"1")]), tfrecord(&[b"1", b"22"]), llm_c(), megatron()];
     for (i, bytes) in files.iter().enumerate() {
@@ -314,14 +313,14 @@ fn files_cut_at_any_byte_are_told_and_opened_or_refused_at_once() {
         for len in (0..=bytes.len()).rev() {
             file.set_len(len as u64).unwrap();
             for options in [OpenOptions::new(), OpenOptions::new().seq_len(1)] {
-                match open_stored(&[&path], &options) {
+                match within(100, "a file that was cut", || open_stored(&[&path], &options)) {
                     Ok(_) => opened += 1,
                     Err(error) => assert!(error.path == path && error.to_string().contains("; "), "{error}"),
                 }
             }
         }
     }
-    assert!(opened > 0 && begun.elapsed() < Duration::from_secs(10), "{opened} in {:?}", begun.elapsed());
+    assert!(opened > 0);
 }
 
 /// The oracle: numpy.

@@ -1,12 +1,12 @@
 //! Shards that webdataset writes and reads, against what it finds in them.
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use forebay::dataset::{Dataset, TarIndex, WebDataset};
 
 use crate::common::folder;
 use crate::common::python::Python;
+use crate::common::work::within;
 use crate::{bytes, or_skip};
 
 type Sample = (String, Vec<(String, Vec<u8>)>);
@@ -134,9 +134,8 @@ with tarfile.open("a.tar", "w") as tar:
     }
 }
 
-/// 2,000 shards of a folder, their headers in the page cache, open in a second.
 #[test]
-fn two_thousand_shards_open_at_once() {
+fn the_work_of_opening_two_thousand_shards_grows_with_their_number() {
     let folder = folder();
     let mut archive = vec![0; 2048];
     let mut header = [0; 512];
@@ -153,12 +152,8 @@ fn two_thousand_shards_open_at_once() {
         std::fs::write(shard, &archive).unwrap();
     }
     for index in [TarIndex::Memory, TarIndex::Beside, TarIndex::Beside] {
-        let start = Instant::now();
-        let dataset = WebDataset::open(&shards, index).unwrap();
-        let took = start.elapsed();
+        // That it takes no second is the benchmark's to show.
+        let dataset = within(400, "2,000 shards", || WebDataset::open(&shards, index).unwrap());
         assert_eq!((dataset.len(), &*dataset.id(1999)), (2000, "shard-001999.tar/a"));
-        eprintln!("2,000 shards, {index:?}: {took:?}");
-        // The time is the benchmark's to measure; a machine under load is slower, but not by this much.
-        assert!(took.as_secs() < 20, "{index:?}: {took:?}");
     }
 }

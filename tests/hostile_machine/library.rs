@@ -125,7 +125,7 @@ fn in_child_cold_file_of_another_user() {
     let reader = Row { engine: EngineChoice::Auto, mode: Mode::Auto }.reader();
     let file = reader.open(path()).unwrap();
     if let Err(reason) = file.direct() {
-        eprintln!("skipped: direct reads: {reason}");
+        crate::common::skipped::skipped(format!("direct reads: {reason}"));
     } else {
         let pieces = reader.read_blocking(&[Extent::new(&file, 0, LEN)]).unwrap();
         data::check(&pieces[0], SEED, 0).unwrap();

@@ -109,7 +109,7 @@ fn a_refused_registration_is_not_called_a_limit_of_locked_memory() {
 fn too_few_threads_are_counted_and_their_limit_is_named() {
     let forebay = or_skip!(privilege::forebay());
     if !is_root() {
-        eprintln!("skipped: a user of its own needs root");
+        crate::common::skipped::skipped("a user of its own needs root");
         return;
     }
     let outside = Outside::new();

@@ -8,6 +8,7 @@ use forebay::loader::LoaderFault;
 use forebay::{CarryFault, LoaderError, MemoryError, Mode, Ragged, Reader, Shuffle};
 use proptest::prelude::*;
 
+use crate::common::effort;
 use crate::common::fuse::{Fuse, Kind};
 use crate::common::knobs::Fault;
 use crate::common::reader::engines;
@@ -70,7 +71,7 @@ fn is_over_budget(fault: &LoaderFault, budget: u64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(effort::of(15, 60)))]
 
     #[test]
     fn any_budget_gives_every_batch_or_says_which_cannot_fit(lens in lens(), means in means()) {
@@ -104,7 +105,7 @@ proptest! {
 static FUSE: LazyLock<Option<Fuse>> = LazyLock::new(|| Fuse::mount(Kind::DirectIo).ok());
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(effort::of(10, 40)))]
 
     /// A block of the file that cannot be read, anywhere: the batches before it come, and the sample is one that has it.
     #[test]
@@ -112,7 +113,7 @@ proptest! {
         lens in lens(), means in means(), at in any::<prop::sample::Index>(), skips in any::<bool>()
     ) {
         let Some(fuse) = &*FUSE else {
-            eprintln!("skipped: no FUSE here");
+            crate::common::skipped::skipped("no FUSE here");
             return Ok(());
         };
         let total: u64 = lens.iter().sum();

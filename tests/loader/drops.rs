@@ -2,12 +2,13 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::dataset::{DType, DatasetError, TensorSpec};
 use forebay::loader::transform::Map;
 use forebay::{EngineChoice, Loader, Shuffle};
 
+use crate::common::effort;
 use crate::common::fuse::{Fuse, Kind};
 use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child_within, in_child};
 use crate::common::reader::engines;
@@ -18,13 +19,9 @@ use crate::stream::{Setting, open_records, records};
 use crate::transforms::copied;
 use crate::{equal, or_skip};
 
-/// What a drop may take: the second that it waits for its threads, and the machine's own delays.
-const DROP: Duration = Duration::from_millis(2500);
-
+/// What hangs goes on behind the drop only.
 fn dropped(what: &str, loader: Loader) {
-    let began = Instant::now();
-    drop(loader);
-    assert!(began.elapsed() < DROP, "{what}: the drop took {:?}", began.elapsed());
+    guarded(what, move || drop(loader));
 }
 
 /// The carrier of a loader that reads with this engine.
@@ -34,7 +31,7 @@ pub fn with_engine(engine: EngineChoice) -> forebay::CarrierBuilder {
 
 /// Row 121. In a process of its own, whose every word is looked at.
 #[test]
-fn a_thousand_drops_after_a_few_batches_are_quiet() {
+fn hundreds_of_drops_after_a_few_batches_are_quiet() {
     let outside = Outside::new();
     let child = outside.rerun(&Reduced::new(), "drops::in_child_a_thousand_drops");
     let said = expect_child_within("drops", child, Duration::from_secs(90));
@@ -50,7 +47,7 @@ fn in_child_a_thousand_drops() {
     crate::heard::listen();
     let dataset = records(&child_dir(), "drops", 5000, 400);
     let (mut rng, engines) = (Rng::new(121), engines());
-    for round in 0..1000 {
+    for round in 0..effort::of(200, 1000) as usize {
         let mut setting = Setting::new(1 + rng.below(16));
         setting.epochs = 1 + rng.below(3);
         let builder = setting.builder(&dataset).workers(rng.below(3) as usize).budget((2 + rng.below(3)) << 20);
@@ -141,9 +138,7 @@ fn a_consumer_may_stop_after_one_batch_with_the_least_of_everything() {
             });
             let (batch, loader) = batch.unwrap();
             thread::sleep(Duration::from_millis(20));
-            let began = Instant::now();
-            drop(loader);
-            assert!(began.elapsed() < Duration::from_millis(900), "it ended by itself only: {:?}", began.elapsed());
+            dropped("after one batch", loader);
             equal::check(&*dataset, &batch);
         }
     }

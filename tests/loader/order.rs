@@ -9,6 +9,7 @@ use forebay::{Carrier, CarrierBuilder, EngineChoice, Mode, Ragged, Reader, Remai
 use proptest::prelude::*;
 
 use crate::common;
+use crate::common::effort;
 use crate::common::folder;
 use crate::common::reader::engines;
 use crate::common::watchdog::guarded;
@@ -76,7 +77,7 @@ fn means() -> impl Strategy<Value = Means> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(250))]
+    #![proptest_config(ProptestConfig::with_cases(effort::of(60, 250)))]
 
     /// Rows 98, 100, 107, 110: one rank of any world, by any means.
     #[test]
@@ -98,7 +99,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(effort::of(10, 40)))]
 
     /// Rows 101 to 105, 108: all ranks together, of datasets that are larger and smaller than the world.
     #[test]

@@ -8,6 +8,7 @@ use forebay::sampler::SamplerError;
 use forebay::{Error, Loader, Missing, Remainder, Shuffle, State, World};
 use proptest::prelude::*;
 
+use crate::common::effort;
 use crate::common::privilege::{Outside, Reduced, child_dir, in_child};
 use crate::common::watchdog::guarded;
 use crate::common::{data, folder};
@@ -46,7 +47,7 @@ fn settings() -> impl Strategy<Value = Setting> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(effort::of(25, 100)))]
 
     /// Rows 111 to 115: at any batch, twice, with other workers and prefetch, of formats whose samples are windows too.
     #[test]

@@ -1,7 +1,7 @@
 //! What a loader says when nothing comes: who stops it, who is waited for, and that it waits for nothing that cannot come.
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::dataset::{DType, Dataset, TensorSpec};
 use forebay::loader::transform::Map;
@@ -36,10 +36,9 @@ fn a_stopper_ends_the_wait_of_another_thread() {
         stopper.clone().stop();
         stopper.stop();
     });
-    let began = Instant::now();
+    // Before what it waits for goes on.
     let error = error_of("stopped", loader);
     assert!(matches!(error.fault, LoaderFault::Stopped), "{error}");
-    assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
     fuse.knobs.release();
 }
 

@@ -12,7 +12,7 @@ use forebay::{Carrier, Loader, Reader, Route};
 use crate::common::folder;
 use crate::common::fuse::{Fuse, Kind};
 use crate::common::reader::engines;
-use crate::common::watchdog::guarded;
+use crate::common::watchdog::{eventually, guarded};
 use crate::drops::with_engine;
 use crate::or_skip;
 use crate::stream::{Setting, open_records, records};
@@ -69,13 +69,14 @@ fn the_figures_add_up() {
                 assert_eq!((stats.batches, stats.samples, stats.bytes), (batches, samples, bytes), "{what}");
                 assert!(stats.stalls.total() <= began.elapsed() && stats.stalls.total() <= stats.age, "{what}");
             }
-            let (wall, stats) = (began.elapsed(), loader.stats());
+            let stats = loader.stats();
+            let wall = began.elapsed();
             assert_eq!((stats.batches, stats.samples, stats.bytes), (144, 1000, 3_000_000), "{what}");
             assert_eq!(stats.routes.total(), carried, "{what}");
             let reads = loader.reader_stats();
             assert_eq!((reads.bytes_direct + reads.bytes_buffered, reads.polled), (stats.bytes, 0), "{what}");
             assert!(loader.latencies().is_none(), "{what}");
-            assert!(stats.stalls.total() <= wall && stats.age <= wall + Duration::from_millis(5), "{what}: {stats:?}");
+            assert!(stats.stalls.total() <= wall && stats.age <= wall, "{what}: {stats:?}");
             match route {
                 Some(Route::Cached) => assert_eq!(stats.routes.cached, stats.bytes, "{what}"),
                 Some(Route::Bounce) => assert_eq!(stats.routes.bounce, stats.bytes, "{what}"),
@@ -93,25 +94,24 @@ fn the_figures_add_up() {
     }
 }
 
-/// A batch takes 80 ms to make, and 200 to be used: made when they are asked for, ten would keep him waiting for 800.
+/// A batch that is made only when it is asked for would never be ready before.
 #[test]
-fn a_slow_consumer_is_never_kept_waiting() {
+fn a_consumer_that_takes_its_time_finds_the_next_batch_ready() {
     let folder = folder();
     let dataset = records(folder.path(), "x", 1000, 15 * 4);
     let slow = Map::new([forebay::dataset::TensorSpec::new("x", forebay::dataset::DType::U8, [1])], |_, output| {
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(5));
         output.bytes(0)[0] = 1;
         Ok(())
     });
     let mut loader = Setting::new(4).builder(&dataset).map(slow).build().unwrap();
     loader.blocking().take(5).for_each(|batch| drop(batch.unwrap()));
     let first = loader.stats().stalls.total();
-    for batch in loader.blocking() {
-        drop(batch.unwrap());
-        thread::sleep(Duration::from_millis(200));
+    for number in 5..15 {
+        assert!(eventually(|| loader.stats().ready_batches > 0), "batch {number}: {:?}", loader.stats());
+        drop(loader.blocking().next().unwrap().unwrap());
     }
-    let later = loader.stats().stalls.total() - first;
-    assert!(later < Duration::from_millis(400), "he waited for {later:?}: {:?}", loader.stats());
+    assert_eq!(loader.stats().stalls.total(), first, "what is ready is not waited for");
 }
 
 /// Whoever gives up his wait, and comes back later, has not waited meanwhile.
@@ -120,16 +120,21 @@ fn a_wait_that_was_given_up_is_no_stall() {
     let folder = folder();
     let dataset = records(folder.path(), "x", 3000, 400);
     let mut loader = Setting::new(8).builder(&dataset).prefetch(1).map(copied(3000)).build().unwrap();
+    let (began, mut away) = (Instant::now(), Duration::ZERO);
     for _ in 0..5 {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut next = Box::pin(loader.next());
         let _ = std::future::Future::poll(next.as_mut(), &mut context).map(|batch| drop(batch.unwrap().unwrap()));
         drop(next);
+        let left = Instant::now();
         thread::sleep(Duration::from_millis(150));
+        away += left.elapsed();
         drop(loader.blocking().next().unwrap().unwrap());
     }
     let stats = loader.stats();
-    assert!(stats.stalls.total() < Duration::from_millis(300), "{stats:?}");
+    // However slow the machine is, most of what was waited for lies outside the time that nobody waited: a wait that was given
+    // up ends when its batch is ready, if not before.
+    assert!(stats.stalls.total() <= began.elapsed() - away / 2, "{stats:?}");
 }
 
 #[test]

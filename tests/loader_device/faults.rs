@@ -1,7 +1,7 @@
 //! What fails in the middle: the batches before it come, then one error that says what and where, and nothing hangs.
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::{CarryFault, Device, Loader, LoaderError, LoaderFault, Route};
 
@@ -26,9 +26,7 @@ fn outcome(control: &Control, data: &Data, mut loader: Loader, flips: bool, what
             }
         }
         assert!(loader.blocking().next().is_none(), "something comes behind the end");
-        let began = Instant::now();
         drop(loader);
-        assert!(began.elapsed() < Duration::from_secs(3), "the drop took {:?}", began.elapsed());
     });
     let (mut batches, mut error) = (0, None);
     loop {
@@ -113,12 +111,10 @@ fn lost(control: &Control, fault: &str) {
     let (give, error) = mpsc::channel();
     thread::spawn(move || {
         let taken = loader.blocking().map(|batch| batch.map(drop)).collect::<Result<Vec<()>, _>>();
-        let began = Instant::now();
         drop(loader);
-        let _ = give.send((taken, began.elapsed()));
+        let _ = give.send(taken);
     });
-    let (taken, drop_took) = error.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what}: nothing comes"));
-    assert!(drop_took < Duration::from_secs(3), "{what}: the drop took {drop_took:?}");
+    let taken = error.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what}: nothing comes"));
     let error = taken.expect_err(&what);
     let LoaderFault::Carry(carry) = &error.fault else { panic!("{what}: {error}") };
     assert!(matches!(carry.fault, CarryFault::Device(_)), "{what}: {error}");

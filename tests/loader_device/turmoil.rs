@@ -1,9 +1,10 @@
-//! Two hundred orders in time of copies, events and cuFile's answers, of workers and of the consumer.
+//! Many orders in time of copies, events and cuFile's answers, of workers and of the consumer.
 use std::time::Duration;
 
 use forebay::{Batch, Ragged, Shuffle};
 
 use crate::common::Rng;
+use crate::common::effort;
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
 use crate::consumer::Consumer;
@@ -12,13 +13,13 @@ use crate::rig::{Flip, Look, Way, any_rows, builder, check, cuda, direct, settle
 
 #[test]
 fn every_batch_is_right_while_later_ones_are_under_way_and_earlier_ones_are_held_or_dropped() {
-    const SEEDS: u64 = 200;
+    let seeds = u64::from(effort::of(25, 200));
     Emulated::new("").patience(Duration::from_secs(300)).run(|control| {
         let data = [data::aligned(), data::records("odd", 2999, 60), data::tokens(), data::tar(), data::tfrecord()];
         let device = cuda();
         let (any_rows, direct) = (any_rows(), direct());
         let mut rows = 0;
-        for seed in 0..SEEDS {
+        for seed in 0..seeds {
             let mut rng = Rng::new(seed);
             let data = &data[rng.below(data.len() as u64) as usize];
             let ways: Vec<&Way> = any_rows.iter().chain(direct.iter().filter(|_| data.name == "aligned")).collect();
@@ -31,7 +32,7 @@ fn every_batch_is_right_while_later_ones_are_under_way_and_earlier_ones_are_held
         }
         drop(device);
         settle(control);
-        eprintln!("{SEEDS} seeds, {rows} rows read by a consumer's stream");
+        eprintln!("{seeds} seeds, {rows} rows read by a consumer's stream");
     });
 }
 

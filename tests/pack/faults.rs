@@ -176,7 +176,7 @@ fn every_file_system_holds_the_same_bytes() {
         let system = match system {
             Ok(system) => system,
             Err(Skip(why)) => {
-                eprintln!("skipped: {why}");
+                crate::common::skipped::skipped(why);
                 continue;
             }
         };

@@ -276,7 +276,7 @@ fn whole_blocks_of_the_data_are_read_past_the_page_cache() {
     let reader = Reader::builder().mode(Mode::Direct).budget(16 << 20).build().unwrap();
     let file = reader.open(&path).unwrap();
     if let Err(why) = file.direct() {
-        eprintln!("skipped: no direct reads here: {why}");
+        crate::common::skipped::skipped(format!("no direct reads here: {why}"));
         return;
     }
     assert!(packed.direct, "a disk that reads past the cache was written past it");

@@ -3,6 +3,7 @@ use forebay::dataset::DType;
 use forebay::pack::{Layout, PackOptions, pack};
 use proptest::prelude::*;
 
+use crate::common::effort;
 use crate::common::folder;
 use crate::made::{Made, Sample, sample, tensor};
 use crate::oracle;
@@ -43,7 +44,7 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(effort::of(12, 48)))]
 
     #[test]
     fn every_dataset_comes_back_byte_for_byte(samples in samples(), shard_bytes in prop_oneof![Just(1 << 30), 1..60_u64]) {

@@ -3,13 +3,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::{Carrier, CarryInto, Extent, Placed};
 
 use crate::common::Rng;
 use crate::common::emulated::{Emulated, clean};
 use crate::common::watchdog::eventually;
+use crate::common::watchdog::guarded;
 use crate::rig::{Files, check, ways, whole};
 
 const LENS: [u64; 3] = [1 << 20, 300_001, 40_000];
@@ -93,9 +94,9 @@ fn drop_placed(mut carry: CarryInto, rng: &mut Rng) {
     }
 }
 
-/// While the device, or cuFile, holds everything up. What is under way ends by itself.
+/// While the device, or cuFile, holds everything up.
 #[test]
-fn a_carrier_with_carries_in_flight_is_dropped_in_about_a_second() {
+fn a_carrier_with_carries_in_flight_is_dropped_while_they_hang() {
     clean("", |control| {
         let files = Files::one(1 << 20);
         for (way, builder) in ways() {
@@ -103,17 +104,15 @@ fn a_carrier_with_carries_in_flight_is_dropped_in_about_a_second() {
             let file = carrier.open(&files.paths[0]).unwrap();
             control.script("paused=1");
             for entry in ["cuFileRead", "batch_entry", "async_entry"] {
-                control.script(&format!("stall={entry}:4000"));
+                control.script(&format!("stall={entry}:600000"));
             }
             let mut carries: Vec<_> = (0..3).map(|_| carrier.carry(&[whole(&file)])).collect();
             for carry in &mut carries {
                 let _ = Pin::new(carry).poll(&mut Context::from_waker(Waker::noop()));
             }
             thread::sleep(Duration::from_millis(50));
-            let began = Instant::now();
-            drop((carries, file, carrier));
-            let took = began.elapsed();
-            assert!(took < Duration::from_millis(3000), "{way}: the drop took {took:?}");
+            // Nothing goes on before the script says so.
+            guarded(&way, move || drop((carries, file, carrier)));
             control.script("paused=0; clear");
             let held = || control.leaks().iter().filter(|leak| leak.contains("bytes of")).count();
             assert!(eventually(|| held() == 0), "{way}: {:?}", control.leaks());
@@ -122,17 +121,14 @@ fn a_carrier_with_carries_in_flight_is_dropped_in_about_a_second() {
     });
 }
 
-/// Idle, it takes no time at all.
 #[test]
-fn an_idle_carrier_is_dropped_at_once() {
+fn an_idle_carrier_is_dropped() {
     clean("", |_| {
         let files = Files::one(1 << 20);
         for (way, builder) in ways() {
             let carrier = builder.build().unwrap();
             crate::rig::works(&carrier, &files);
-            let began = Instant::now();
-            drop(carrier);
-            assert!(began.elapsed() < Duration::from_millis(900), "{way}: {:?}", began.elapsed());
+            guarded(&way, move || drop(carrier));
         }
     });
 }

@@ -389,7 +389,7 @@ fn bytes_on_the_host_lie_as_far_from_a_multiple_of_64_as_in_their_file() {
     for route in [Route::Bounce, Route::Cached] {
         let carrier = Carrier::builder().route(route).budget(16 << 20).build().unwrap();
         let Ok(file) = carrier.open(&files.paths[0]) else {
-            eprintln!("skipped: no {route} here");
+            crate::common::skipped::skipped(format!("no {route} here"));
             continue;
         };
         let asked = [(1001, 9), (1024, 4096), (100_001, 1), (200_064, 128), (1001, 3), (LEN - 1, 1), (4, 400), (60, 7)];

@@ -1,13 +1,14 @@
 //! Calls of the driver and of cuFile that fail, one after the other and at every moment: right bytes or a clear error, and
 //! the next carrier works.
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::{CarrierBuilder, Device, DeviceFault, Error, Extent, Placed, Route};
 
 use crate::common::emulated::{Emulated, clean};
 use crate::common::emulator::Control;
 use crate::common::watchdog::eventually;
+use crate::common::watchdog::guarded;
 use crate::rig::{FORMS, Files, builder, builder_on, check, ways, whole, works};
 
 const LEN: u64 = 700_001;
@@ -105,10 +106,8 @@ fn storm(
             control.reset_calls();
             let before = control.leaks().len();
             control.script(&format!("fail={call}@{nth}:{code}"));
-            let began = Instant::now();
             let outcome = everything(&set, &files);
             let what = format!("{call}, the {nth}th time: {outcome:?}");
-            assert!(began.elapsed() < Duration::from_secs(5), "{what}: it took {:?}", began.elapsed());
             let reached = control.calls(call) >= nth;
             control.script("clear");
             if let Err(error) = &outcome {
@@ -249,9 +248,7 @@ fn for_good(control: &Control, fault: &str) {
     let later = thread::spawn(move || later.wait());
     assert!(eventually(|| later.is_finished()), "a carry begun later hears nothing");
     assert!(later.join().unwrap().is_err());
-    let began = Instant::now();
-    drop((carrier, file));
-    assert!(began.elapsed() < Duration::from_millis(3000), "the drop took {:?}", began.elapsed());
+    guarded("a drop after the fault", move || drop((carrier, file)));
     control.script("clear");
     control.assert_no_violations();
 }

@@ -2,6 +2,7 @@
 use forebay::sampler::{Cursor, Order, Remainder, SamplerError, World};
 use proptest::prelude::*;
 
+use crate::common::effort;
 use crate::rig::{self, Job, REMAINDERS, all, blocks, epoch, order, remainders, shuffles, stream};
 
 /// The batches of every rank in an epoch and how many samples of each are repeated, by the words of the contract.
@@ -44,7 +45,7 @@ fn sizes() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(effort::of(100, 500)))]
 
     #[test]
     fn every_rank_gets_what_the_contract_says(

@@ -2,6 +2,7 @@
 use forebay::sampler::{Cursor, Order, Remainder, SamplerError, Shuffle, State};
 use proptest::prelude::*;
 
+use crate::common::effort;
 use crate::rig::{Job, Part, all, blocks, epoch, fingerprint, order, shuffles, stream};
 
 /// To JSON and back, as between two processes.
@@ -28,7 +29,7 @@ fn jobs() -> impl Strategy<Value = Job> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(effort::of(100, 500)))]
 
     #[test]
     fn resumed_twice_in_other_worlds_training_goes_on_at_the_same_sample(

@@ -23,6 +23,9 @@ mod pack;
 mod read;
 mod replaced_file;
 mod saver;
+#[cfg(test)]
+#[path = "../../../tests/common/skipped.rs"]
+mod skipped;
 mod state_file;
 mod stderr;
 mod stdout;

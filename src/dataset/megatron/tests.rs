@@ -1,11 +1,11 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use super::*;
 use crate::dataset::error::DatasetFault;
 use crate::dataset::mutants::{assert_damage_is_survived, assert_no_beginning_opens, assert_sound};
+use crate::work::within;
 use std::path::PathBuf;
 
 /// An index; that of Megatron's own rules is checked in tests/formats/megatron.rs.
@@ -268,20 +268,18 @@ fn damaged_indices_are_refused_or_sound() {
     }
 }
 
-/// Ten million sequences open in 0.2 s where code is optimized; tests mostly are not, and count fewer.
+/// A few hundred steps for each sequence at most. Tests mostly are not optimised, and count fewer.
 #[test]
-fn a_large_index_opens_at_once() {
-    let count = if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000 };
-    let lengths = vec![100; count];
-    let boundaries: Vec<i64> = (0..=count as i64).collect();
+fn the_work_of_opening_a_large_index_grows_with_its_length() {
+    let count: u32 = if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000 };
+    let lengths = vec![100; count as usize];
+    let boundaries: Vec<i64> = (0..=i64::from(count)).collect();
     let folder = tempfile::tempdir().unwrap();
-    let path = idx(&lengths, &boundaries).written(folder.path(), "x", count as u64 * 200);
+    let path = idx(&lengths, &boundaries).written(folder.path(), "x", u64::from(count) * 200);
     for split in [Split::Documents, Split::windows(1024)] {
-        let begun = Instant::now();
-        let megatron = Megatron::open(std::slice::from_ref(&path), split).unwrap();
-        let took = begun.elapsed();
-        eprintln!("{count} sequences of {split:?}: {} samples in {took:?}", megatron.len());
-        assert!(took < Duration::from_secs(2));
+        let megatron =
+            within(count / 5000, "a large index", || Megatron::open(std::slice::from_ref(&path), split).unwrap());
+        eprintln!("{count} sequences of {split:?}: {} samples", megatron.len());
     }
 }
 
@@ -303,12 +301,12 @@ fn indices_of_nothing_are_refused_soon_and_a_few_million_empty_documents_are_not
         file.write_all_at(&head, 0).unwrap();
         file.write_all_at(&sequences.to_le_bytes(), len - 8).unwrap();
         for split in [Split::Documents, Split::windows(1)] {
-            let begun = Instant::now();
-            let error = Megatron::open(std::slice::from_ref(&idx), split).unwrap_err();
+            let error =
+                within(500, "an index of nothing", || Megatron::open(std::slice::from_ref(&idx), split).unwrap_err());
             // A machine may have no room for so long a table either.
             let said = error.to_string();
             assert!(["are empty", "not fit into memory"].iter().any(|it| said.contains(it)), "{said}");
-            assert!(error.offset.is_some_and(|at| at < len) && begun.elapsed() < Duration::from_secs(5), "{error}");
+            assert!(error.offset.is_some_and(|at| at < len), "{error}");
         }
     }
     let sparse = self::idx(&[10], &[&vec![0; 1 << 20][..], &[1]].concat());

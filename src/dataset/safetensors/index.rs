@@ -6,9 +6,10 @@ use std::fmt;
 use std::fs;
 use std::io::{self, BufReader};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use serde::Deserialize;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::foreign;
@@ -38,32 +39,66 @@ impl<'de> Deserialize<'de> for WeightMap {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WeightMap, A::Error> {
-                // Files are few, and each name of one is kept once.
-                let (mut files, mut numbers, mut tensors) = (Vec::new(), HashMap::new(), HashMap::new());
-                while let Some((tensor, file)) = map.next_entry::<String, String>()? {
-                    let number = *numbers.entry(file).or_insert_with_key(|file| {
-                        files.push(file.clone());
-                        files.len() - 1
-                    });
-                    // Readers differ on which of two counts.
-                    if let Some(&before) = tensors.get(&tensor).filter(|&&before| before != number) {
-                        let [before, now] = [before, number].map(|number| in_message(files[number].as_bytes()));
-                        return Err(A::Error::custom(format_args!(
-                            "tensor {} is said to be in {before} and in {now}",
-                            in_message(tensor.as_bytes())
-                        )));
+                // What stands there again is looked up as it is read, and nothing is allocated for it.
+                let (mut tensors, mut files) = (Names::default(), Names::default());
+                let mut places: Vec<usize> = Vec::new();
+                while let Some(tensor) = map.next_key_seed(&mut tensors)? {
+                    let file = map.next_value_seed(&mut files)?;
+                    match places.get(tensor) {
+                        None => places.push(file),
+                        Some(&before) if before == file => {}
+                        // Readers differ on which of two counts.
+                        Some(&before) => {
+                            let [before, now] = [before, file].map(|file| in_message(files.list[file].as_bytes()));
+                            return Err(A::Error::custom(format_args!(
+                                "tensor {} is said to be in {before} and in {now}",
+                                in_message(tensors.list[tensor].as_bytes())
+                            )));
+                        }
                     }
-                    tensors.insert(tensor, number);
                 }
-                let mut by_file = vec![Vec::new(); files.len()];
-                for (tensor, number) in tensors {
-                    by_file[number].push(tensor);
-                }
+                let mut by_file = vec![Vec::new(); files.list.len()];
+                tensors.list.iter().zip(&places).for_each(|(tensor, &file)| by_file[file].push(tensor.to_string()));
                 by_file.iter_mut().for_each(|tensors| tensors.sort_unstable());
-                Ok(WeightMap(files.into_iter().zip(by_file).collect()))
+                let files = files.list.iter().map(|file| file.to_string());
+                Ok(WeightMap(files.zip(by_file).collect()))
             }
         }
         deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// Names, each once and with its number, in the order in which they came first.
+#[derive(Default)]
+struct Names {
+    list: Vec<Rc<str>>,
+    numbers: HashMap<Rc<str>, usize>,
+}
+
+/// Reads a name, and gives its number.
+impl<'de> DeserializeSeed<'de> for &mut Names {
+    type Value = usize;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for &mut Names {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<usize, E> {
+        if let Some(&number) = self.numbers.get(name) {
+            return Ok(number);
+        }
+        let name: Rc<str> = name.into();
+        self.numbers.insert(Rc::clone(&name), self.list.len());
+        self.list.push(name);
+        Ok(self.list.len() - 1)
     }
 }
 

@@ -181,7 +181,7 @@ fn a_damaged_record_of_640_bytes_is_skipped_and_not_taken_for_a_pickle() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::effort::of(250, 1000), ..ProptestConfig::default() })]
 
     /// Whatever is done to a file: no panic, no record that is not all in it, and none but sound ones pass the check.
     #[test]

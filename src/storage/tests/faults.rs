@@ -10,7 +10,7 @@ fn modes(path: &Path) -> Vec<Mode> {
     match reader.open(path).unwrap().direct() {
         Ok(_) => vec![Mode::Auto, Mode::Direct, Mode::Buffered],
         Err(reason) => {
-            eprintln!("skipped: direct reads: {reason}");
+            crate::skipped::skipped(format!("direct reads: {reason}"));
             vec![Mode::Auto, Mode::Buffered]
         }
     }

@@ -16,7 +16,7 @@
 //! | `report=PATH` | violations, leaks and calls are written there when the process exits |
 //! | `fail=CALL@N:CODE`, `fail=CALL@N+:CODE`, `fail=CALL:CODE` | the N-th call from now, from it on, or each fails |
 //! | `stall=CALL@N:MS`, `short=CALL@N:BYTES` | likewise, for calls that take long or move less |
-//! | `clear` | forgets all of the last two |
+//! | `clear` | forgets all of the last two, and ends the stalls that have begun |
 //!
 //! `execute` as a CALL is each operation as a stream begins it: failing there, it loses the context. Other keys are kept
 //! for whoever asks.
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::sync::lock;
 use crate::{codes, process, violations};
@@ -87,6 +87,9 @@ struct Script {
     calls: BTreeMap<String, u64>,
 }
 
+/// How often faults were forgotten.
+static CLEARED: AtomicU64 = AtomicU64::new(0);
+
 static SCRIPT: Mutex<Option<Script>> = Mutex::new(None);
 
 /// Counts the call, sleeps out a scripted stall and says whether it may go on. Every exported function begins with it.
@@ -101,12 +104,26 @@ pub fn begin(name: &'static str) -> Verdict {
             Some(count) => *count += 1,
             None => drop(script.calls.insert(name.to_owned(), 1)),
         }
-        script.strike(name)
+        let (verdict, stall) = script.strike(name);
+        (verdict, stall.map(|time| (time, CLEARED.load(Ordering::Relaxed))))
     });
-    if let Some(time) = stall {
-        thread::sleep(time);
+    if let Some((time, cleared)) = stall {
+        sleep_out(time, cleared);
     }
     verdict
+}
+
+/// Ends early where the faults are forgotten meanwhile.
+fn sleep_out(time: Duration, cleared: u64) {
+    const NAP: Duration = Duration::from_millis(2);
+    let until = Instant::now().checked_add(time);
+    while CLEARED.load(Ordering::Relaxed) == cleared {
+        let left = until.map_or(NAP, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(NAP));
+    }
 }
 
 /// The value of a key of the script, whoever it is for. A key without a value has an empty one.
@@ -147,7 +164,10 @@ impl Script {
                     self.settings.insert(key, value);
                 }
                 Entry::Fault(fault) => self.faults.push(fault),
-                Entry::Clear => self.faults.clear(),
+                Entry::Clear => {
+                    self.faults.clear();
+                    CLEARED.fetch_add(1, Ordering::Relaxed);
+                }
             }
         }
         AT_HAND.iter().for_each(|number| number.refresh(&self.settings));

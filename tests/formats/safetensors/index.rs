@@ -8,6 +8,7 @@ use safetensors::Dtype;
 
 use crate::common::folder;
 use crate::common::weights::{Tensor, write, write_index};
+use crate::common::work::within;
 
 fn tensor(name: &str, seed: u64) -> Tensor {
     Tensor::new(name, Dtype::F32, &[3], seed)
@@ -104,9 +105,9 @@ fn a_tensor_that_is_not_in_its_file_is_found_soon_among_many() {
     let mut map: Vec<(&str, &str)> = tensors.iter().map(|tensor| (tensor.name.as_str(), "a.safetensors")).collect();
     map.push(("z", "a.safetensors"));
     let index = write_index(folder.path(), &map);
-    let start = std::time::Instant::now();
-    assert!(refused(&index).contains("\"z\""));
-    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    // The square of them would be a thousand units of steps alone.
+    let said = within(300, "30,000 tensors", || refused(&index));
+    assert!(said.contains("\"z\""));
 }
 
 #[test]

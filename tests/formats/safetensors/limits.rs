@@ -4,16 +4,13 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use forebay::dataset::Safetensors;
 
 use super::folder;
 use crate::common::privilege::{Outside, Reduced, child_dir, child_done, expect_child, in_child};
 use crate::common::weights::{self, Tensor, entry, write};
-
-/// Tests run without optimisation, on machines that do other work.
-const SOON: Duration = Duration::from_secs(10);
+use crate::common::work::{beside, within};
 
 fn many(tensors: u64) -> Vec<u8> {
     let mut header = String::from("{");
@@ -29,15 +26,13 @@ fn many(tensors: u64) -> Vec<u8> {
 }
 
 #[test]
-fn ninety_thousand_tensors_open_soon() {
+fn ninety_thousand_tensors_open_for_the_work_that_the_crate_does() {
     let (_folder, path) = folder();
     std::fs::write(&path, many(90_000)).unwrap();
-    let start = Instant::now();
-    let opened = Safetensors::open(&[&path]).unwrap();
-    let took = start.elapsed();
-    eprintln!("90,000 tensors in {took:?}");
+    let bytes = std::fs::read(&path).unwrap();
+    let theirs = || safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let opened = beside(20, "90,000 tensors", theirs, || Safetensors::open(&[&path]).unwrap());
     assert_eq!(opened.tensors().len(), 90_000);
-    assert!(took < SOON, "{took:?}");
 }
 
 fn sparse(path: &Path, head: &[u8], len: u64) {
@@ -70,11 +65,10 @@ fn in_child_hostile_headers() {
     const LONG: usize = 10_000_000;
     let path = child_dir().join("hostile.safetensors");
     let refused = |what: &str, memory: u64| {
-        let (start, before) = (Instant::now(), peak());
-        let error = Safetensors::open(&[&path]).unwrap_err();
-        let (took, memory_taken) = (start.elapsed(), peak() - before);
-        eprintln!("{what}: {took:?}, {memory_taken} bytes: {error}");
-        assert!(took < SOON, "{what}: {took:?}");
+        let before = peak();
+        let error = within(1000, what, || Safetensors::open(&[&path]).unwrap_err());
+        let memory_taken = peak() - before;
+        eprintln!("{what}: {memory_taken} bytes: {error}");
         assert!(memory_taken <= memory, "{what}: {memory_taken} bytes");
         assert_eq!((&error.path, error.offset.is_some()), (&path, true), "{what}: {error}");
         assert!(error.to_string().len() < 2000, "{what}: {error}");
@@ -118,19 +112,21 @@ fn in_child_hostile_headers() {
     std::fs::remove_file(&path).unwrap();
     let index = child_dir().join("model.safetensors.index.json");
     let refused_index = |what: &str| {
-        let (start, before) = (Instant::now(), peak());
-        let error = Safetensors::open(&[&index]).unwrap_err();
-        let (took, memory_taken) = (start.elapsed(), peak().saturating_sub(before));
-        eprintln!("{what}: {took:?}, {memory_taken} bytes: {error}");
-        assert!(took < SOON && memory_taken <= 8 << 20, "{what}: {took:?}, {memory_taken} bytes");
+        let before = peak();
+        let error = within(1000, what, || Safetensors::open(&[&index]).unwrap_err());
+        let memory_taken = peak().saturating_sub(before);
+        eprintln!("{what}: {memory_taken} bytes: {error}");
+        assert!(memory_taken <= 8 << 20, "{what}: {memory_taken} bytes");
         assert!(error.path == index && error.to_string().len() < 2000, "{what}: {error}");
     };
     for len in [256 << 20, 1 << 30, 1 << 40] {
         sparse(&index, b"{\"weight_map\":{", len);
         refused_index("an index of zeros");
     }
-    std::fs::write(&index, format!("{{\"weight_map\":{{{}\"b\":1}}}}", "\"a\":\"f\",".repeat(2_000_000))).unwrap();
-    refused_index("the same pair again and again");
+    let pairs = format!("{{\"weight_map\":{{{}\"b\":1}}}}", "\"a\":\"f\",".repeat(2_000_000));
+    std::fs::write(&index, &pairs).unwrap();
+    let theirs = || serde_json::from_str::<serde_json::Value>(&pairs).unwrap();
+    beside(4, "the same pair again and again", theirs, || refused_index("the same pair again and again"));
     for name in ["f".repeat(1 << 20), "./".repeat(1 << 19) + "f", "../".repeat(1 << 19)] {
         std::fs::write(&index, format!("{{\"weight_map\":{{\"a\":\"{name}\"}}}}")).unwrap();
         refused_index("a long name");
@@ -156,7 +152,5 @@ fn a_header_of_the_greatest_length_is_read() {
     let text = format!("{{{}}}", entry("w", "U8", &[1], 0, 1));
     header[..text.len()].copy_from_slice(text.as_bytes());
     std::fs::write(&path, weights::file(&header, b"1")).unwrap();
-    let start = Instant::now();
-    assert_eq!(Safetensors::open(&[&path]).unwrap().tensors().len(), 1);
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert_eq!(within(1000, "100 MB of spaces", || Safetensors::open(&[&path]).unwrap()).tensors().len(), 1);
 }

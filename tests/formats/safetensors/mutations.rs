@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use safetensors::Dtype;
 
 use super::{agree, folder};
+use crate::common::effort;
 use crate::common::weights::{Tensor, file, serialize};
 
 /// Decisions, taken from bytes that proptest makes and shrinks. When they are used up, the first choice is taken.
@@ -201,7 +202,7 @@ fn sound() -> (Vec<u8>, usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: effort::of(400, 3000), ..ProptestConfig::default() })]
 
     #[test]
     fn headers_of_nearly_the_grammar_are_judged_as_the_crate_judges_them(

@@ -112,7 +112,7 @@ mod tests {
                 let told: Vec<&[u8]> = output.stdout.split(|byte| *byte == 0).collect();
                 assert_eq!(told[..told.len() - 1], words, "{line}");
             }
-            Err(error) => eprintln!("skipped: bash: {error}"),
+            Err(error) => crate::skipped::skipped(format!("bash: {error}")),
         }
     }
 }

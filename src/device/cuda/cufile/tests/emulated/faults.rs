@@ -112,16 +112,16 @@ fn stalls_in_child() {
             _ => "async_entry",
         };
         let memory = rig.memory(1 << 20);
-        rig.emulator.script(&format!("stall={entry}@2:2500"));
+        rig.emulator.script(&format!("stall={entry}@2:600000"));
         let (job, waiter) =
             Job::new((0..8).map(|at| rig.transfer(&handle, &memory, at * 8192, 8192, at * 8192)).collect());
         // The job alone keeps the memory now.
         drop(memory);
         form.take(job);
         std::thread::sleep(Duration::from_millis(50));
-        let began = Instant::now();
+        // It is stalled until the script says otherwise, behind the drop.
         drop(form);
-        assert!(began.elapsed() < Duration::from_millis(2200), "{name}: dropping it took {:?}", began.elapsed());
+        rig.emulator.script("clear");
         // What was cancelled fails, what was not is whole: neither before the last has come back.
         let outcome = waiter.wait();
         let cancelled = |fault: &TransferFault| matches!(fault.fault, CuFileFault::Entry(_));
