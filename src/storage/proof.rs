@@ -13,7 +13,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,9 @@ impl Proof {
 pub(super) struct Claim {
     pub(super) file: u32,
     pub(super) bytes: u64,
-    part: Option<(Held, Arc<Descriptors>)>,
+    /// Weak, so that a read that has landed and is not polled yet keeps no descriptors from others, which may be waited for by
+    /// the very thread that would poll it.
+    part: Option<(Held, Weak<Descriptors>)>,
 }
 
 /// A part that a claim is held to.
@@ -81,7 +83,7 @@ impl Claim {
         let first = parts.clone().next()?;
         let bytes = parts.clone().map(|part| part.asked).sum();
         let part = if can_be_told(file) && file.inner.proof.is_due() { Self::part(file, pair, parts) } else { None };
-        Some(Self { file: first.file, bytes, part: part.map(|part| (part, Arc::clone(pair))) })
+        Some(Self { file: first.file, bytes, part: part.map(|part| (part, Arc::downgrade(pair))) })
     }
 
     /// Another one each time, if the cache does not hold any of it.
@@ -105,7 +107,10 @@ impl Claim {
     /// Looks at the part now that it has landed. Whether the claim stands, and why not where it was just seen.
     pub(super) fn judge(&self, file: &File) -> Verdict {
         let proof = &file.inner.proof;
-        if let Some((part, pair)) = &self.part {
+        if let Some((part, pair)) = &self.part
+            && let Some(pair) = pair.upgrade()
+        {
+            let pair = &pair;
             proof.looks.fetch_add(1, Ordering::Relaxed);
             if held_to(&Real::of(file, pair), part) == Some(true) {
                 let reason = reason(file, pair, &part.range);
