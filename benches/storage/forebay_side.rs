@@ -24,7 +24,7 @@ pub fn run(engine: &str, mode: &str, budget: u64, work: &Workload) -> Result<Out
         "buffered" => Mode::Buffered,
         other => return Err(format!("unknown mode {other}")),
     };
-    let mut builder = Reader::builder().engine(engine).mode(mode).budget(budget).depth(work.depth);
+    let mut builder = Reader::builder().engine(engine).mode(mode).budget(budget).depth(work.depth).prefault(true);
     if engine == EngineChoice::Uring {
         builder = builder.rings(work.jobs);
     }

@@ -5,6 +5,7 @@ use super::options::{By, LoadOptions};
 use super::plan::FilePlan;
 use crate::dataset::{DataFile, Dataset, Safetensors};
 use crate::device::{Device, DeviceKind};
+use crate::error::BuildError;
 use crate::route::{Carrier, CarrierBuilder};
 use crate::storage::{File, Plan, ReaderBuilder, ReaderSettings};
 use crate::tuning;
@@ -77,7 +78,8 @@ fn check_room(carrier: &Carrier, plans: &[FilePlan], files: &[Option<File>]) -> 
     for (len, align) in needs {
         match arena.try_loan_aligned(len as usize, align as usize) {
             Ok(Some(slot)) => tried.push(slot),
-            _ => return Err(CheckpointError::Scattered { need, free, budget }),
+            Ok(None) => return Err(CheckpointError::Scattered { need, free, budget }),
+            Err(error) => return Err(BuildError::from(error).into()),
         }
     }
     Ok(())

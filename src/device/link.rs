@@ -52,6 +52,8 @@ fn measure(device: &Device, cuda: &Arc<CudaDevice>, chunk: usize, time: Duration
     // A slot begins at a page.
     let budget = AT_ONCE as u64 * (chunk as u64).next_multiple_of(4096);
     let arena = Arena::new(budget).map_err(no_memory)?;
+    // All of it before the clock runs.
+    arena.touch(budget as usize).map_err(no_memory)?;
     let memory = device.allocate_memory(chunk)?;
     let mut copier = cuda.copier(Arc::new(PinnedArena::new(cuda, &arena)?))?;
     copier.bind()?;

@@ -175,15 +175,16 @@ impl LoaderBuilder {
         self
     }
 
-    /// Bytes of host memory, allocated and registered once. On the host, batches lie in it: those that are handed out and
-    /// not dropped, those that are ready, and those being read, with room for what must be read beside its place. On a CUDA
-    /// device it is passed through. A batch that can never fit is refused before anything of it is read.
+    /// The most bytes of host memory: a limit, of which no more is taken than what is there at once. On the host, batches lie
+    /// in it: those that are handed out and not dropped, those that are ready, and those being read, with room for what must be
+    /// read beside its place. On a CUDA device it is passed through. A batch that can never fit is refused before anything of it
+    /// is read.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self
     }
 
-    /// Bytes of device memory, allocated once, that batches lie in.
+    /// Bytes of device memory, all allocated when the loader is built, that batches lie in.
     pub fn device_budget(mut self, bytes: u64) -> Self {
         self.device_budget = bytes;
         self
@@ -246,7 +247,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Allocates the memory and starts the threads, which begin to read.
+    /// Sets up the memory and starts the threads, which begin to read.
     ///
     /// # Errors
     /// [`Error::Dataset`] where the dataset has no samples; [`Error::Sampler`] where this rank would get none, or the state is of another dataset,

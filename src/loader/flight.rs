@@ -169,7 +169,11 @@ impl Flight {
                 }
             },
             Step::Memory(mut loan, window, plan) => match Pin::new(&mut loan).poll(context) {
-                Poll::Ready(slot) => means.read(window, slot, plan, timeline, self.one_by_one),
+                Poll::Ready(Ok(slot)) => means.read(window, slot, plan, timeline, self.one_by_one),
+                Poll::Ready(Err(error)) => {
+                    let error = at_first(&window, CarryFault::Memory(error));
+                    return Next::Failed(window, error);
+                }
                 Poll::Pending if means.has_lost_memory() => {
                     let fault = at_first(&window, CarryFault::Read(ReadFault::EngineEnded)).into();
                     Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })

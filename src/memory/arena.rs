@@ -3,16 +3,21 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::error::MemoryError;
+use super::growth::{self, Refused};
 use super::mapping::{self, Mapping};
-use super::pool::{GRAIN, Pool};
+use super::pool::{GRAIN, Lease, Pool, Queued};
 use super::slot::{Loan, Slot};
 use crate::sys::memory_left;
 
-/// A fixed budget of host memory, mapped and touched once, lent out in [`Slot`]s of any length.
+/// Host memory within a budget, lent out in [`Slot`]s of any length.
+///
+/// The budget is a limit: its addresses are reserved at once, and its pages are touched when they are first needed, by whoever
+/// acquires a slot that reaches into them. The lowest free addresses are lent first, so that memory stays at the most that
+/// was ever held at once, and a little more. It is not given back to the system before the arena is dropped.
 ///
 /// The memory is anonymous, cacheable, 2 MiB-aligned and never moves, so that io_uring and a GPU driver can both
-/// register it once. It lies in reserved huge pages where there are enough, else in transparent ones where the kernel
-/// gives them. A forked child does not see it: the kernel may be writing there.
+/// register it, as it grows. It lies in reserved huge pages where there are enough for the whole budget, else in transparent
+/// ones where the kernel gives them. A forked child does not see it: the kernel may be writing there.
 ///
 /// Cloning gives another handle on the same memory.
 #[derive(Clone)]
@@ -33,43 +38,51 @@ pub enum PageKind {
 }
 
 impl Arena {
-    /// Maps and touches `budget` bytes, rounded down to whole 4 KiB; nothing more is ever allocated.
+    /// Reserves `budget` bytes of addresses, rounded down to whole 4 KiB, and touches the first 2 MiB of them.
     ///
     /// # Errors
-    /// [`MemoryError`] where the budget is below 4 KiB, exceeds what the machine or the process's control group has
-    /// left, or is refused by the kernel.
+    /// [`MemoryError`] where the budget is below 4 KiB or the kernel does not reserve as much, or where there is no memory at
+    /// all.
     pub fn new(budget: u64) -> Result<Self, MemoryError> {
         let len = Self::len_of(budget)?;
-        Ok(Self { mapping: Arc::new(Mapping::touched(len)?), pool: Pool::new(len), is_touched: true })
+        let mapping = Mapping::growing(len).map_err(|refused| refused.error)?;
+        Ok(Self { mapping: Arc::new(mapping), pool: Pool::new(len), is_touched: true })
     }
 
-    /// The same for memory that is filled once, from its start to its end: it is touched ahead of whoever fills it, by
+    /// The same for memory of which all is filled once, from its start to its end: it is touched ahead of whoever fills it, by
     /// threads of its own, and not to be registered with anybody, which would touch it first.
     pub(crate) fn touched_meanwhile(budget: u64) -> Result<Self, MemoryError> {
         let len = Self::len_of(budget)?;
-        let mapping = Arc::new(Mapping::new(len)?);
+        if let Some(left) = memory_left::bytes().filter(|&left| left < budget) {
+            return Err(MemoryError::NotThere { budget, left });
+        }
+        let mapping = Arc::new(Mapping::untouched(len)?);
         mapping::touch_meanwhile(&mapping);
         Ok(Self { mapping, pool: Pool::new(len), is_touched: false })
     }
 
-    /// The budget in whole grains, where the machine has so much left.
+    /// The budget in whole grains.
     fn len_of(budget: u64) -> Result<usize, MemoryError> {
-        let len = usize::try_from(budget).map_or(usize::MAX, |budget| budget - budget % GRAIN);
-        if len == 0 {
-            return Err(MemoryError::TooSmall { budget, least: GRAIN as u64 });
+        match usize::try_from(budget).map_or(usize::MAX, |budget| budget) / GRAIN * GRAIN {
+            0 => Err(MemoryError::TooSmall { budget, least: GRAIN as u64 }),
+            len => Ok(len),
         }
-        if let Some(left) = memory_left::bytes().filter(|&left| left < budget) {
-            return Err(MemoryError::NotThere { budget, left });
-        }
-        Ok(len)
     }
 
-    /// Whether all of it was touched when it was made.
+    /// Whether memory is touched before it is lent.
     pub(crate) fn is_touched(&self) -> bool {
         self.is_touched
     }
 
-    /// Bytes in all.
+    /// Touches the first `len` bytes now, or all where that is more.
+    ///
+    /// # Errors
+    /// [`MemoryError`] where they are not there.
+    pub(crate) fn touch(&self, len: usize) -> Result<(), MemoryError> {
+        self.mapping.touch_to(len.min(self.pool.len())).map_err(|refused| refused.error)
+    }
+
+    /// The most bytes that may be lent at once.
     pub fn budget(&self) -> u64 {
         self.pool.len() as u64
     }
@@ -79,12 +92,18 @@ impl Arena {
         self.pool.lent() as u64
     }
 
+    /// Bytes whose pages are there: the most that were ever lent at once, and a little more. Never less than it was.
+    pub fn touched(&self) -> u64 {
+        self.mapping.touched() as u64
+    }
+
     /// The pages that the arena lies in.
     pub fn page_kind(&self) -> PageKind {
         self.mapping.pages()
     }
 
-    /// Lends `len` bytes as soon as they are free in one piece, in the order of asking.
+    /// Lends `len` bytes as soon as they are free in one piece, in the order of asking. Where their pages are not there yet,
+    /// the thread that is given the slot touches them.
     ///
     /// Whoever holds slots and awaits more than what is left waits for itself.
     ///
@@ -97,29 +116,66 @@ impl Arena {
     /// Lends `len` bytes if they are free in one piece now and nobody waits for memory.
     ///
     /// # Errors
-    /// [`MemoryError::OverBudget`] where `len` exceeds the budget.
+    /// [`MemoryError::OverBudget`] where `len` exceeds the budget, and [`MemoryError::NotLeft`] or [`MemoryError::Refused`]
+    /// where the machine has not as much, whatever is given back.
     pub fn try_loan(&self, len: usize) -> Result<Option<Slot>, MemoryError> {
         self.try_loan_aligned(len, GRAIN)
     }
 
     pub(crate) fn loan_aligned(&self, len: usize, align: usize) -> Result<Loan, MemoryError> {
         self.check(len)?;
-        Ok(Loan::new(self.pool.lend(len, align), Arc::clone(&self.mapping), len))
+        self.look_again();
+        Ok(Loan::new(self.pool.lend(len, align), self.clone(), len, align))
     }
 
     pub(crate) fn try_loan_aligned(&self, len: usize, align: usize) -> Result<Option<Slot>, MemoryError> {
         self.check(len)?;
-        Ok(self.pool.try_lend(len, align).map(|lease| Slot::new(lease, Arc::clone(&self.mapping), len)))
+        self.look_again();
+        match self.pool.try_lend(len, align) {
+            Some(lease) => self.slot(lease, len),
+            None => Ok(None),
+        }
     }
 
-    /// The whole memory, for registration with a ring or a driver: start and length in bytes.
-    pub(crate) fn span(&self) -> (NonNull<u8>, usize) {
-        (self.mapping.at(0), self.pool.len())
+    /// The slot of what was lent, where its pages are there or can be; nothing where it must wait for what others hold.
+    pub(super) fn slot(&self, lease: Lease, len: usize) -> Result<Option<Slot>, MemoryError> {
+        match self.mapping.touch_to(lease.end()) {
+            Ok(()) => Ok(Some(Slot::new(lease, Arc::clone(&self.mapping), len))),
+            Err(Refused { error, reachable }) => {
+                self.pool.limit(reachable);
+                if len.max(1).next_multiple_of(GRAIN) > reachable { Err(error) } else { Ok(None) }
+            }
+        }
+    }
+
+    pub(super) fn queue_first(&self, len: usize, align: usize) -> Queued {
+        self.pool.lend_first(len, align)
+    }
+
+    /// Lends again what the machine did not have, where it has it by now.
+    fn look_again(&self) {
+        if !self.pool.is_limited() {
+            return;
+        }
+        let len = self.pool.len();
+        let left = self.mapping.left();
+        self.pool.limit(left.map_or(len, |left| growth::reachable(self.mapping.touched(), left, len)));
+    }
+
+    /// What may be registered with a ring or a driver by now: start and length in bytes. All that is lent lies in it.
+    pub(crate) fn touched_span(&self) -> (NonNull<u8>, usize) {
+        (self.mapping.at(0), self.mapping.touched())
     }
 
     /// Whether some of it was lost to a ring that broke. Whoever asks after a loan was pending is woken when it is.
     pub(crate) fn has_lost(&self) -> bool {
         self.pool.has_lost()
+    }
+
+    /// As if the machine had so much left.
+    #[cfg(test)]
+    pub(super) fn pretend_left(&self, left: Option<u64>) {
+        *crate::sync::lock(&self.mapping.left) = left;
     }
 
     fn check(&self, len: usize) -> Result<(), MemoryError> {
@@ -134,6 +190,7 @@ impl fmt::Debug for Arena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arena")
             .field("budget", &self.budget())
+            .field("touched", &self.touched())
             .field("on_loan", &self.on_loan())
             .field("page_kind", &self.page_kind())
             .finish()
@@ -161,7 +218,7 @@ mod tests {
     #[test]
     fn the_arena_is_aligned_to_huge_pages() {
         let arena = Arena::new(5 << 20).unwrap();
-        assert_eq!(arena.span().0.as_ptr() as usize % (2 << 20), 0);
+        assert_eq!(arena.touched_span().0.as_ptr() as usize % (2 << 20), 0);
     }
 
     #[test]
@@ -183,7 +240,11 @@ mod tests {
         let arena = Arena::new(1 << 20).unwrap();
         let error = arena.loan(2 << 20).unwrap_err().to_string();
         assert!(error.contains("2 MiB") && error.contains("1 MiB"), "{error}");
-        let error = Arena::new(1 << 60).unwrap_err();
+        for budget in [1 << 60, u64::MAX] {
+            let error = Arena::new(budget).unwrap_err();
+            assert!(matches!(error, MemoryError::Refused { .. }), "{error}");
+        }
+        let error = Arena::touched_meanwhile(1 << 60).unwrap_err();
         assert!(matches!(error, MemoryError::NotThere { .. }), "{error}");
         assert!(matches!(Arena::new(100).unwrap_err(), MemoryError::TooSmall { .. }));
     }
@@ -191,7 +252,7 @@ mod tests {
     #[test]
     fn memory_outlives_the_arena_while_a_slot_holds_it() {
         let arena = Arena::new(1 << 20).unwrap();
-        let mut slot = pollster::block_on(arena.loan(4096).unwrap());
+        let mut slot = pollster::block_on(arena.loan(4096).unwrap()).unwrap();
         drop(arena);
         slot.fill(1);
         assert_eq!(slot[4095], 1);

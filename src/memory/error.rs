@@ -31,7 +31,20 @@ pub enum MemoryError {
         /// Bytes of device memory in all.
         budget: u64,
     },
-    /// The budget itself is larger than what the machine, or this process's control group, has left.
+    /// The budget allows it, but the machine, or this process's control group, has too little left.
+    #[error(
+        "{} of memory more are needed beside {} in use, and {} are left; free memory or ask for less at once",
+        Size(*more), Size(*held), Size(*left)
+    )]
+    NotLeft {
+        /// Bytes that would have to be added.
+        more: u64,
+        /// Bytes that the arena has of its budget.
+        held: u64,
+        /// Bytes that can still be allocated.
+        left: u64,
+    },
+    /// Memory that is needed as a whole is more than what the machine, or this process's control group, has left.
     #[error(
         "a memory budget of {} does not fit the {} that are left; lower the budget or free memory",
         Size(*budget), Size(*left)

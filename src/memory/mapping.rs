@@ -2,16 +2,17 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 
 use super::arena::PageKind;
 use super::error::MemoryError;
-
-const HUGE: usize = 2 << 20;
+use super::growth::{self, HUGE, Refused};
+use crate::sync::lock;
+use crate::sys::memory_left;
 
 /// The memory itself. Unmapped when the arena, and everything lent from it, is gone.
 #[derive(Debug)]
@@ -21,6 +22,12 @@ pub(super) struct Mapping {
     /// Where `base` lies in `map`, and how many bytes are used from there.
     shift: usize,
     len: usize,
+    /// Bytes from `base` on whose pages are there.
+    touched: AtomicUsize,
+    /// Held while more are touched.
+    growing: Mutex<()>,
+    #[cfg(test)]
+    pub(super) left: Mutex<Option<u64>>,
     /// No byte is touched through this handle once it is made: `base` points into it.
     map: MmapMut,
 }
@@ -32,26 +39,28 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes and touches none.
-    pub(super) fn new(len: usize) -> Result<Self, MemoryError> {
-        Self::reserved_huge(len).map_or_else(|| Self::transparent(len), Ok)
-    }
-
-    /// Maps `len` bytes and touches all.
-    pub(super) fn touched(len: usize) -> Result<Self, MemoryError> {
+    /// Reserves `len` bytes of address space and touches the first of them.
+    pub(super) fn growing(len: usize) -> Result<Self, Refused> {
         // The process may be allowed fewer reserved pages than there are.
-        if let Some(mapping) = Self::reserved_huge(len).filter(|mapping| mapping.touch().is_ok()) {
+        if let Some(mapping) = Self::reserved_huge(len).filter(|mapping| mapping.touch_to(1).is_ok()) {
             return Ok(mapping);
         }
         let mapping = Self::transparent(len)?;
-        mapping.touch().map_err(|source| MemoryError::Refused { bytes: len as u64, source })?;
+        mapping.touch_to(1)?;
+        Ok(mapping)
+    }
+
+    /// The same for memory that is touched by others than who is lent it, see [`touch_meanwhile`].
+    pub(super) fn untouched(len: usize) -> Result<Self, MemoryError> {
+        let mapping = Self::reserved_huge(len).map_or_else(|| Self::transparent(len), Ok)?;
+        mapping.touched.store(len, Ordering::Release);
         Ok(mapping)
     }
 
     fn transparent(len: usize) -> Result<Self, MemoryError> {
         let refused = |source| MemoryError::Refused { bytes: len as u64, source };
         let mapped = len.checked_add(HUGE).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
-        let map = MmapOptions::new().len(mapped).map_anon().map_err(refused)?;
+        let map = MmapOptions::new().len(mapped).no_reserve_swap().map_anon().map_err(refused)?;
         let shift = map.as_ptr().align_offset(HUGE);
         // Where the kernel has no transparent huge pages, ordinary ones do.
         let _ = map.advise_range(Advice::HugePage, shift, len);
@@ -69,7 +78,17 @@ impl Mapping {
         // A child that shared these pages would split them from the ones that the kernel holds.
         let _ = map.advise(Advice::DontFork);
         let base = NonNull::from(&mut map[shift..]).cast();
-        Self { base, pages, shift, len, map }
+        Self {
+            base,
+            pages,
+            shift,
+            len,
+            touched: AtomicUsize::new(0),
+            growing: Mutex::default(),
+            #[cfg(test)]
+            left: Mutex::default(),
+            map,
+        }
     }
 
     pub(super) fn pages(&self) -> PageKind {
@@ -81,16 +100,64 @@ impl Mapping {
         unsafe { self.base.add(offset) }
     }
 
-    /// Has every page given now, on several threads: the first touch of memory can cost more than the read into it.
-    fn touch(&self) -> io::Result<()> {
+    /// Bytes from the start on whose pages are there. It only grows.
+    pub(super) fn touched(&self) -> usize {
+        self.touched.load(Ordering::Acquire)
+    }
+
+    /// Sees that the pages of the first `end` bytes are there, and asks the kernel for more than that at once where there is
+    /// more, so that it is asked seldom. After a refusal what was there is there still.
+    pub(super) fn touch_to(&self, end: usize) -> Result<(), Refused> {
+        if end <= self.touched() {
+            return Ok(());
+        }
+        let _growing = lock(&self.growing);
+        let from = self.touched();
+        if end <= from {
+            return Ok(());
+        }
+        let (least, wish) = growth::step(from, end, self.len);
+        let mut to = growth::affordable(from, least, wish, self.left())?;
+        let mut outcome = self.touch(from, to);
+        if outcome.is_err() && to > least {
+            to = least;
+            outcome = self.touch(from, to);
+        }
+        outcome.map_err(|source| Refused {
+            error: MemoryError::Refused { bytes: (to - from) as u64, source },
+            reachable: from,
+        })?;
+        self.touched.store(to, Ordering::Release);
+        Ok(())
+    }
+
+    /// Bytes that the machine has left for this memory, where it tells.
+    pub(super) fn left(&self) -> Option<u64> {
+        #[cfg(test)]
+        if let Some(left) = *lock(&self.left) {
+            return Some(left);
+        }
+        match self.pages {
+            // They are set aside for us already.
+            PageKind::ReservedHuge => None,
+            PageKind::Transparent => memory_left::bytes(),
+        }
+    }
+
+    /// Has the pages from `from` to `to` given now, on several threads: the first touch of memory can cost more than the read
+    /// into it.
+    fn touch(&self, from: usize, to: usize) -> io::Result<()> {
         const SHARE: usize = 64 << 20;
-        let threads = processors().min(self.len.div_ceil(SHARE)).min(MOST_THREADS);
-        let share = self.len.div_ceil(threads).next_multiple_of(HUGE);
+        let threads = processors().min((to - from).div_ceil(SHARE)).min(MOST_THREADS);
+        if threads <= 1 {
+            return self.populate(from, to - from);
+        }
+        let share = (to - from).div_ceil(threads).next_multiple_of(HUGE);
         thread::scope(|scope| {
-            let touching: Vec<_> = (0..self.len)
+            let touching: Vec<_> = (from..to)
                 .step_by(share)
-                .map(|from| {
-                    let work = move || self.populate(from, share);
+                .map(|at| {
+                    let work = move || self.populate(at, share.min(to - at));
                     // Where no thread can be had, this one does its work.
                     thread::Builder::new().spawn_scoped(scope, work).map_err(|_| work())
                 })

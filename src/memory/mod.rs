@@ -1,14 +1,17 @@
-//! Host memory that bytes land in: one arena of a fixed budget, lent out in slots.
+//! Host memory that bytes land in: one arena within a budget, lent out in slots.
 //!
-//! Owns: the mapping, who has which part of it, and who waits. May touch: nothing above it. The storage engines
-//! register the arena with their rings; a later device layer registers the same memory with its driver.
+//! Owns: the mapping, how much of it has pages, who has which part of it, and who waits. May touch: nothing above it. The
+//! storage engines register the arena with their rings, and the device layer the same memory with its driver, as it grows.
 
 mod arena;
 mod copy;
 mod error;
+mod growth;
 mod mapping;
 mod pool;
 mod slot;
+#[cfg(all(test, not(forebay_loom)))]
+mod tests;
 
 pub use arena::{Arena, PageKind};
 pub(crate) use copy::copy;

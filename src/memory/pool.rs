@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::sync::checked::{Arc, Mutex, lock};
+use crate::sync::checked::{Arc, Mutex, MutexGuard, lock};
 
 /// What spans are rounded up to, in bytes: a multiple of every sector size, so that neighbours never share one.
 pub(crate) const GRAIN: usize = 4096;
@@ -25,11 +25,15 @@ struct State {
     /// Start and length of each free span; no two of them touch.
     free: BTreeMap<usize, usize>,
     lent: usize,
+    /// Nothing beyond it is lent.
+    limit: usize,
     /// Some of what is lent will never come back.
     lost: bool,
     /// By ticket, so in the order they came.
     waiting: BTreeMap<u64, Waiter>,
+    /// For whoever comes next, and for whoever is put before all.
     next_ticket: u64,
+    first_ticket: u64,
 }
 
 #[derive(Debug)]
@@ -54,8 +58,15 @@ struct Span {
 
 impl Pool {
     pub(crate) fn new(len: usize) -> Self {
-        let state =
-            State { free: BTreeMap::from([(0, len)]), lent: 0, lost: false, waiting: BTreeMap::new(), next_ticket: 0 };
+        let state = State {
+            free: BTreeMap::from([(0, len)]),
+            lent: 0,
+            limit: len,
+            lost: false,
+            waiting: BTreeMap::new(),
+            next_ticket: 1 << 63,
+            first_ticket: 1 << 63,
+        };
         Self { len, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -85,7 +96,35 @@ impl Pool {
         let mut state = lock(&self.state);
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        state.waiting.insert(ticket, Waiter { want: Want { len, align }, served: None, waker: None });
+        self.queue(state, ticket, Want { len, align })
+    }
+
+    /// The same before all others, for what was served with memory that turned out not to be there.
+    pub(crate) fn lend_first(&self, len: usize, align: usize) -> Queued {
+        let mut state = lock(&self.state);
+        state.first_ticket -= 1;
+        let ticket = state.first_ticket;
+        self.queue(state, ticket, Want { len, align })
+    }
+
+    /// Lends nothing beyond `limit` until it is set anew, but what is longer than that. What is lent there already comes back as
+    /// ever.
+    pub(crate) fn limit(&self, limit: usize) {
+        let mut state = lock(&self.state);
+        state.limit = limit.min(self.len);
+        // Those who wait may fit by now.
+        let wakers = state.serve();
+        drop(state);
+        wake(wakers);
+    }
+
+    /// Whether some of it is not to be lent now.
+    pub(crate) fn is_limited(&self) -> bool {
+        lock(&self.state).limit < self.len
+    }
+
+    fn queue(&self, mut state: MutexGuard<'_, State>, ticket: u64, want: Want) -> Queued {
+        state.waiting.insert(ticket, Waiter { want, served: None, waker: None });
         // Nobody may be before us, and the memory may be free.
         let wakers = state.serve();
         drop(state);
@@ -119,9 +158,11 @@ impl State {
     /// The lowest free span that fits: memory used last is near the start, and still in the processor's caches.
     fn take(&mut self, want: Want) -> Option<Span> {
         let len = want.len.max(1).checked_next_multiple_of(GRAIN)?;
+        // What can never fit below the limit need not wait for it: whoever gets it finds out whether it is there.
+        let limit = if len > self.limit { usize::MAX } else { self.limit };
         let (from, size, start) = self.free.iter().find_map(|(&from, &size)| {
             let start = from.checked_next_multiple_of(want.align.max(GRAIN))?;
-            (start.checked_add(len)? <= from + size).then_some((from, size, start))
+            (start.checked_add(len)? <= (from + size).min(limit)).then_some((from, size, start))
         })?;
         self.free.remove(&from);
         if start > from {
@@ -235,6 +276,11 @@ impl Lease {
         self.span.start
     }
 
+    /// Where it ends.
+    pub(crate) fn end(&self) -> usize {
+        self.span.start + self.span.len
+    }
+
     /// The first `at` bytes, a multiple of [`GRAIN`] and inside the span, and the others: each comes back by itself.
     pub(crate) fn split(mut self, at: usize) -> (Self, Self) {
         let at = at.min(self.span.len);
@@ -310,6 +356,25 @@ mod tests {
         assert_eq!(pool.lent(), 2 * GRAIN);
         drop(all);
         assert!(pool.try_lend(8 * GRAIN, GRAIN).is_some());
+    }
+
+    #[test]
+    fn beyond_the_limit_only_what_is_longer_is_lent() {
+        let pool = Pool::new(4 * GRAIN);
+        pool.limit(2 * GRAIN);
+        let two = [0, GRAIN].map(|start| {
+            let lease = pool.try_lend(GRAIN, GRAIN).unwrap();
+            assert_eq!((lease.start(), lease.end()), (start, start + GRAIN));
+            lease
+        });
+        assert!(pool.try_lend(GRAIN, GRAIN).is_none());
+        let mut waiting = pool.lend(2 * GRAIN, GRAIN);
+        assert!(poll_once(&mut waiting).is_pending());
+        drop(two);
+        assert!(poll_once(&mut waiting).is_ready());
+        assert_eq!(pool.try_lend(3 * GRAIN, GRAIN).unwrap().start(), 0);
+        pool.limit(usize::MAX);
+        assert!(!pool.is_limited() && pool.try_lend(4 * GRAIN, GRAIN).is_some());
     }
 
     #[test]
@@ -400,6 +465,27 @@ mod loom_tests {
             });
             drop(held);
             taker.join().expect("served");
+            assert_eq!(pool.lent(), 0);
+        });
+    }
+
+    /// What lies beyond the first half turns out not to be there: who had it asks again for less, and nobody is forgotten.
+    #[test]
+    fn loom_who_is_put_first_again_is_served_and_so_are_those_behind() {
+        loom::model(|| {
+            let pool = Pool::new(2 * GRAIN);
+            let held = pool.try_lend(GRAIN, GRAIN).expect("free");
+            let refused = pool.try_lend(GRAIN, GRAIN).expect("free");
+            let behind = thread::spawn({
+                let pool = pool.clone();
+                move || drop(block_on(pool.lend(GRAIN, GRAIN)))
+            });
+            let giver = thread::spawn(move || drop(held));
+            pool.limit(GRAIN);
+            drop(refused);
+            drop(block_on(pool.lend_first(GRAIN, GRAIN)));
+            behind.join().expect("served");
+            giver.join().expect("given back");
             assert_eq!(pool.lent(), 0);
         });
     }

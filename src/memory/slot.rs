@@ -6,6 +6,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use super::arena::Arena;
+use super::error::MemoryError;
 use super::mapping::Mapping;
 use super::pool::{Lease, Queued};
 
@@ -85,26 +87,35 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A [`Slot`] to come: ready once enough memory is free and everyone who asked before has been served.
+/// A [`Slot`] to come: ready once enough memory is free and everyone who asked before has been served. An error where the
+/// machine has less than the budget says, and not as much as this asks for.
 #[derive(Debug)]
 #[must_use = "a loan that is not awaited is given up"]
 pub struct Loan {
     queued: Queued,
-    mapping: Arc<Mapping>,
+    arena: Arena,
     len: usize,
+    align: usize,
 }
 
 impl Loan {
-    pub(super) fn new(queued: Queued, mapping: Arc<Mapping>, len: usize) -> Self {
-        Self { queued, mapping, len }
+    pub(super) fn new(queued: Queued, arena: Arena, len: usize, align: usize) -> Self {
+        Self { queued, arena, len, align }
     }
 }
 
 impl Future for Loan {
-    type Output = Slot;
+    type Output = Result<Slot, MemoryError>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Slot> {
-        let lease = ready!(Pin::new(&mut self.queued).poll(context));
-        Poll::Ready(Slot::new(lease, Arc::clone(&self.mapping), self.len))
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            let lease = ready!(Pin::new(&mut this.queued).poll(context));
+            match this.arena.slot(lease, this.len).transpose() {
+                Some(outcome) => return Poll::Ready(outcome),
+                // Its turn had come, and still has.
+                None => this.queued = this.arena.queue_first(this.len, this.align),
+            }
+        }
     }
 }

@@ -26,7 +26,7 @@ impl Buffer {
 
     pub(super) fn new() -> Result<Self, PackError> {
         let slot = Arena::new(Self::LEN as u64)?.loan(Self::LEN)?;
-        Ok(Self(pollster::block_on(slot)))
+        Ok(Self(pollster::block_on(slot)?))
     }
 }
 

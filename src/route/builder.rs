@@ -95,8 +95,8 @@ impl CarrierBuilder {
         self
     }
 
-    /// Bytes of host memory that reads land in, pinned for the device. On a CUDA device it is passed through, on the
-    /// host it is what [`ReaderBuilder::budget`] says.
+    /// The most bytes of host memory that reads land in. On a CUDA device it is passed through, and pinned as it grows, from what
+    /// two windows of reads take (64 MiB, unless chunks are larger); on the host it is what [`ReaderBuilder::budget`] says.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self
@@ -117,7 +117,7 @@ impl CarrierBuilder {
         self
     }
 
-    /// Allocates the memory, on the host and on the device, pins it and starts the engine.
+    /// Allocates the device's memory, pins what of the host's is used first, and starts the engine.
     ///
     /// # Errors
     /// [`BuildError`] where a setting is out of range, memory cannot be had or pinned, the device fails or the engine
@@ -146,14 +146,18 @@ impl CarrierBuilder {
         // What is read at once must fit what is copied at once.
         let reader = self.reader.clone().mode(mode).budget(self.budget).chunk_at_most(chunk);
         let (reader, chunk) = (reader.build()?, chunk as usize);
-        let form = self.switches.allows(Route::Direct).then_some(self.form);
-        let gpu = match self.device.as_cuda() {
-            Some(device) => Some(gpu(&self.device, device, form, self.device_budget, &reader)?),
-            None => None,
-        };
         // Enough to keep a fast drive busy while whole chunks are being filled.
         const WINDOW: usize = 32 << 20;
         let window = WINDOW.max(3 * chunk).min(reader.arena().budget() as usize / 2);
+        let form = self.switches.allows(Route::Direct).then_some(self.form);
+        let gpu = match self.device.as_cuda() {
+            Some(device) => {
+                // As much is read, and as much copied meanwhile: to register it later could hold up what is in flight.
+                reader.arena().touch(2 * window)?;
+                Some(gpu(&self.device, device, form, self.device_budget, &reader)?)
+            }
+            None => None,
+        };
         let core = Core {
             device: self.device,
             reader,

@@ -21,7 +21,7 @@ use super::reason::NoRoute;
 use crate::device::{
     Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, HostCopier, Memory, PinnedArena,
 };
-use crate::memory::Slot;
+use crate::memory::{MemoryError, Slot};
 use crate::storage::{Extent, File, Reader};
 use crate::sync::lock;
 
@@ -162,9 +162,13 @@ impl Core {
     /// Pinned memory of at most a chunk, for a copy back to the host.
     pub(super) fn pinned_slot(&self, len: usize) -> Result<Slot, DeviceError> {
         let arena = self.reader.arena();
-        let mut loan = arena.loan(len).map_err(|_| self.ended())?;
+        let no_memory = |error: MemoryError| DeviceError {
+            device: self.device.to_string(),
+            fault: DeviceFault::NoHostMemory { reason: error.to_string() },
+        };
+        let mut loan = arena.loan(len).map_err(no_memory)?;
         let slot = poll_fn(|context| match Pin::new(&mut loan).poll(context) {
-            Poll::Ready(slot) => Poll::Ready(Ok(slot)),
+            Poll::Ready(outcome) => Poll::Ready(outcome.map_err(no_memory)),
             Poll::Pending if arena.has_lost() => Poll::Ready(Err(self.ended())),
             Poll::Pending => Poll::Pending,
         });

@@ -27,6 +27,7 @@ pub struct ReaderBuilder {
     iopoll: bool,
     sqpoll: Option<Duration>,
     filled_once: bool,
+    prefault: bool,
     latencies: bool,
     #[cfg(test)]
     pub(crate) faults: Option<Arc<super::engine::faults::Faults>>,
@@ -45,6 +46,7 @@ impl Default for ReaderBuilder {
             iopoll: false,
             sqpoll: None,
             filled_once: false,
+            prefault: false,
             latencies: false,
             #[cfg(test)]
             faults: None,
@@ -72,9 +74,10 @@ impl ReaderBuilder {
         self
     }
 
-    /// Bytes of memory that reads land in, allocated and touched once. It must hold what is kept and what is being read
-    /// at the same time: for a loop that works on one batch while the next is read, two batches. A read that can never
-    /// fit is refused, one that does not fit now waits (see [`Reader::read`]).
+    /// The most bytes of memory that reads land in. It is a limit: no more is touched and registered than what is read and
+    /// kept at once, and a little more. It must hold what is kept and what is being read at the same time: for a loop that
+    /// works on one batch while the next is read, two batches. A read that can never fit is refused, also where the machine has
+    /// less left than the budget; one that does not fit now waits (see [`Reader::read`]).
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self
@@ -138,13 +141,20 @@ impl ReaderBuilder {
         self
     }
 
+    /// Touches and registers the whole budget while the reader is built, in place of what is needed when it is needed: what
+    /// there is then will be there later.
+    pub fn prefault(mut self, prefault: bool) -> Self {
+        self.prefault = prefault;
+        self
+    }
+
     /// The memory is filled once, and stays with what was read: it is touched while that goes on, and not registered.
     pub(crate) fn filled_once(mut self) -> Self {
         self.filled_once = true;
         self
     }
 
-    /// Allocates the arena and starts the engine.
+    /// Reserves addresses for the arena and starts the engine.
     ///
     /// # Errors
     /// [`BuildError`] where a setting is out of range, the budget does not fit the machine, or the engine that was
@@ -156,6 +166,9 @@ impl ReaderBuilder {
             true => Arena::touched_meanwhile(self.budget)?,
             false => Arena::new(self.budget)?,
         };
+        if self.prefault {
+            arena.touch(usize::MAX)?;
+        }
         let (engine, features, fallback): (Arc<dyn Engine>, Option<RingFeatures>, _) = match self.engine {
             EngineChoice::Pread => (self.pread()?, None, None),
             choice => match Uring::new(&self.uring(), &arena) {

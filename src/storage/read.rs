@@ -100,15 +100,21 @@ impl Read {
     /// Gives the read to the engine if its memory has come free.
     pub(super) fn poll_begin(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let State::Waiting(loan, plan) = &mut self.state {
-            let Poll::Ready(slot) = Pin::new(loan).poll(context) else {
-                if !self.core.arena.has_lost() {
-                    return Poll::Pending;
+            let lent = match Pin::new(loan).poll(context) {
+                Poll::Ready(Ok(slot)) => Ok(slot),
+                Poll::Ready(Err(error)) => Err(ReadFault::Memory(error)),
+                Poll::Pending if self.core.arena.has_lost() => Err(ReadFault::EngineEnded),
+                Poll::Pending => return Poll::Pending,
+            };
+            let slot = match lent {
+                Ok(slot) => slot,
+                Err(fault) => {
+                    let part = &plan.layout.parts[0];
+                    let path = plan.files[part.file as usize].path().to_owned();
+                    let error = ReadError { path, offset: part.need.start, fault };
+                    self.state = State::Over(Some(Err(error)));
+                    return Poll::Ready(());
                 }
-                let part = &plan.layout.parts[0];
-                let path = plan.files[part.file as usize].path().to_owned();
-                let error = ReadError { path, offset: part.need.start, fault: ReadFault::EngineEnded };
-                self.state = State::Over(Some(Err(error)));
-                return Poll::Ready(());
             };
             let State::Waiting(_, plan) = std::mem::replace(&mut self.state, State::Over(None)) else {
                 return Poll::Ready(());

@@ -20,7 +20,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(not(forebay_loom))]
 pub(crate) mod checked {
     pub(crate) use super::lock;
-    pub(crate) use std::sync::{Arc, Mutex};
+    pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 }
 
 /// std's, or loom's under `--cfg forebay_loom`.

@@ -57,6 +57,56 @@ fn a_segment_that_is_refused_leaves_none_registered() {
     });
 }
 
+/// While the device holds up its copies, more is read than its carrier pinned when it was built: that is pinned then, once, and
+/// no copy reaches from one registration into the next.
+#[test]
+fn pinned_memory_grows_with_what_is_in_flight_and_is_steady_then() {
+    const LEN: u64 = 90 << 20;
+    const REGISTER: &str = "cuMemHostRegister_v2";
+    clean("no_spanning", |control| {
+        let files = Files::one(LEN);
+        for route in [Route::Bounce, Route::Cached] {
+            control.reset_calls();
+            let builder = builder().route(route).budget(1 << 40).chunk(1 << 20).device_budget(2 * LEN);
+            let carrier = builder.build().unwrap();
+            assert_eq!((control.calls(REGISTER), carrier.reader().arena().touched()), (1, 64 << 20));
+            let file = carrier.open(&files.paths[0]).unwrap();
+            let held_up = |control: &crate::common::emulator::Control| {
+                control.script("paused=1");
+                let carry = carrier.carry(&[whole(&file)]);
+                assert!(eventually(|| carrier.reader().arena().on_loan() >= LEN));
+                control.script("paused=0");
+                check(&carry.wait().unwrap(), &[(0, 0, LEN)]);
+            };
+            held_up(control);
+            let (calls, touched) = (control.calls(REGISTER), carrier.reader().arena().touched());
+            assert!((2..=3).contains(&calls) && (LEN..=128 << 20).contains(&touched), "{calls} calls, {touched} bytes");
+            held_up(control);
+            assert_eq!((control.calls(REGISTER), carrier.reader().arena().touched()), (calls, touched), "{route}");
+        }
+        control.assert_clean();
+    });
+}
+
+#[test]
+fn a_driver_that_pins_no_more_is_an_error_of_what_is_carried_alone() {
+    clean("", |control| {
+        let files = Files::one(90 << 20);
+        let builder = builder().route(Route::Bounce).budget(1 << 30).chunk(1 << 20).device_budget(200 << 20);
+        let carrier = builder.build().unwrap();
+        let file = carrier.open(&files.paths[0]).unwrap();
+        control.script("paused=1; fail=cuMemHostRegister_v2@1+:2");
+        let carry = carrier.carry(&[whole(&file)]);
+        assert!(eventually(|| carrier.reader().arena().touched() > 64 << 20));
+        control.script("paused=0");
+        let error = carry.wait().unwrap_err();
+        assert!(error.to_string().contains("cuMemHostRegister failed with CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
+        control.script("clear");
+        check(&carrier.carry_blocking(&[whole(&file)]).unwrap(), &[(0, 0, 90 << 20)]);
+        assert_eq!(carrier.reader().arena().on_loan(), 0);
+    });
+}
+
 #[test]
 fn a_request_that_cannot_fit_the_device_budget_is_refused_with_the_numbers() {
     clean("", |_| {

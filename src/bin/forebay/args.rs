@@ -309,7 +309,7 @@ pub struct Common {
     /// `doctor`: the one to judge, all with auto. `inspect` and `order` read no data, and ignore this
     #[arg(long, global = true, default_value = "auto", help_heading = heading::READING, display_order = 102)]
     pub device: Device,
-    /// Host memory, with a suffix KiB, MiB, GiB or TiB. `cat` and `pack`: for reads in flight; 64MiB when not given, of
+    /// The most host memory, with a suffix KiB, MiB, GiB or TiB; no more is taken than what is read and held. `cat` and `pack`: for reads in flight; 64MiB when not given, of
     /// `cat` less for a short range. `load` to a GPU: for bytes on their way there, 64MiB when not given; to the host: the
     /// most that the tensors may take, as much as they need when not given. `read`: for batches, those that are read ahead
     /// and the one in hand, 256MiB when not given; with a GPU that much of its memory, too, and 512MiB when not given.

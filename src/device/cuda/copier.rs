@@ -61,6 +61,7 @@ impl CudaCopier {
 
     fn order(&mut self, source: &Slot, memory: &Arc<dyn Memory>, spans: &[Span]) -> Result<(), DeviceError> {
         self.batch.clear();
+        let registered = self.pinned.registered(source.address(), source.len())?;
         for span in spans {
             let Some(held) = source.get(span.from..).filter(|held| span.len <= held.len()) else {
                 return Err(self.outside());
@@ -71,7 +72,7 @@ impl CudaCopier {
             let mut from = NonNull::from(held).cast::<u8>();
             let (mut to, mut left) = (memory.address() + span.to as u64, span.len);
             while left > 0 {
-                let len = self.pinned.within_one(from, left);
+                let len = registered.within_one(from, left);
                 self.batch.push(to, from, len);
                 // SAFETY: `len <= left`, and `left` bytes from `from` on lie inside the slot.
                 from = unsafe { from.add(len) };
@@ -79,6 +80,7 @@ impl CudaCopier {
                 left -= len;
             }
         }
+        drop(registered);
         // SAFETY: every source lies in `source` and every destination in `memory`, as just checked; the caller keeps both
         // until the stream has passed.
         unsafe { self.batch.submit(&self.device, self.stream) }
@@ -163,13 +165,14 @@ impl Copier for CudaCopier {
         }
         let device = Arc::clone(&self.device);
         let _current = device.enter()?;
+        let registered = self.pinned.registered(slot.address(), slot.len())?;
         let event = Event::new(&device)?;
         let (to, mut done) = (slot.address(), 0);
         let mut ordered = Ok(());
         while done < slot.len() && ordered.is_ok() {
             // SAFETY: `done` is inside the slot.
             let to = unsafe { to.add(done) };
-            let len = self.pinned.within_one(to, slot.len() - done);
+            let len = registered.within_one(to, slot.len() - done);
             let from = memory.address() + (at + done) as u64;
             // SAFETY: `len` bytes from `to` on are in the slot, which is ours alone until the event below has passed, and
             // as many from `from` on are in the memory, which the caller holds.

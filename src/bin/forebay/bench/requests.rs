@@ -29,7 +29,9 @@ impl Requests {
             .chunk(case.chunk.next_multiple_of(GRAIN))
             .coalesce_gap(0)
             .iopoll(case.iopoll)
-            .latencies(true);
+            .latencies(true)
+            // What the first touch of memory costs is no part of a rate.
+            .prefault(true);
         let memory = case.memory();
         let carrier = Carrier::builder().device(device).reader(reader).route(case.route).budget(memory);
         // What is copied at once bounds what is read at once.

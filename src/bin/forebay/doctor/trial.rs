@@ -28,7 +28,7 @@ impl Trial {
             return Self { failed: Some("not tried: the budget does not fit".into()), ..Self::default() };
         }
         let before = huge_bytes(facts::proc());
-        let build = |engine| Reader::builder().engine(engine).budget(budget.max(LEAST)).build();
+        let build = |engine| Reader::builder().engine(engine).budget(budget.max(LEAST)).prefault(true).build();
         let built = warnings::muted(|| match uring {
             true => build(EngineChoice::Uring).or_else(|_| build(EngineChoice::Pread)),
             false => build(EngineChoice::Pread),

@@ -4,14 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use io_uring::{IoUring, opcode};
-use nix::libc;
 
 use super::super::{EngineError, EngineKind, EngineStep};
 use super::UringSettings;
-use super::buffers::Buffers;
+use super::buffers::{self, Buffers};
 use crate::memory::Arena;
-use crate::sys::{limits, process};
-use crate::units::Size;
 
 /// What a ring turned out to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,44 +59,28 @@ fn polled_ring(depth: u32) -> io::Result<IoUring> {
     builder.build(depth.next_power_of_two()).or_else(|_| IoUring::builder().dontfork().setup_iopoll().build(depth))
 }
 
-/// Registers the arena, which the ring can do without; `None` in place of an error where it was not tried.
+/// Registers the arena as far as it is touched, which the ring can do without; `None` in place of an error where it was not
+/// tried.
 pub(super) fn registered(ring: &IoUring, arena: &Arena, warns: bool) -> Result<Buffers, Option<i32>> {
     if !arena.is_touched() {
         return Err(None);
     }
-    match Buffers::register(&ring.submitter(), arena) {
+    match Buffers::register(&ring.submitter(), arena, warns) {
         Ok(buffers) => Ok(buffers),
         Err(error) => {
             if warns {
-                tracing::warn!(
-                    "io_uring runs without registered buffers, which costs some speed: {error}; {}",
-                    registration_fix(&error, arena.budget())
-                );
+                buffers::warn(&error, "", arena);
             }
             Err(error.raw_os_error())
         }
     }
 }
 
-/// What to do where `bytes` of memory could not be registered. Pages beyond the limit are ENOMEM, as too little memory is.
-fn registration_fix(error: &io::Error, bytes: u64) -> String {
-    match (error.raw_os_error(), limits::locked_memory()) {
-        (Some(libc::ENOMEM), Some(limit)) => format!(
-            "RLIMIT_MEMLOCK is {} and the arena {}: raise it with `ulimit -l`, or lower the budget",
-            Size(limit),
-            Size(bytes)
-        ),
-        (Some(libc::ENOMEM), None) => format!("free memory, or lower the budget, which is {}", Size(bytes)),
-        (Some(libc::EPERM | libc::EACCES | libc::ENOSYS), _) => process::forbidden("io_uring_register"),
-        _ => "see the kernel log, or lower the budget".into(),
-    }
-}
-
 /// A ring for polled reads with the same memory, or nothing, which is said aloud.
-pub(super) fn polled(depth: u32, fixed: bool, arena: &Arena, warns: bool) -> Option<IoUring> {
+pub(super) fn polled(depth: u32, buffers: Option<&Buffers>, warns: bool) -> Option<IoUring> {
     let ring = polled_ring(depth).and_then(|ring| {
-        if fixed {
-            Buffers::register(&ring.submitter(), arena)?;
+        if let Some(buffers) = buffers {
+            buffers.register_too(&ring.submitter())?;
         }
         Ok(ring)
     });

@@ -96,8 +96,7 @@ impl Worker {
             Err(refused) => (None, refused),
         };
         let files = FixedFiles::register(&ring.submitter());
-        let polled =
-            if settings.iopoll { setup::polled(settings.depth, buffers.is_some(), &arena, warns) } else { None };
+        let polled = if settings.iopoll { setup::polled(settings.depth, buffers.as_ref(), warns) } else { None };
         features.fixed_buffers = buffers.is_some();
         features.fixed_buffers_error = refused;
         features.fixed_files = files.has_places();
@@ -242,7 +241,11 @@ impl Worker {
             Via::Direct => pair.direct().ok()?,
         };
         let fixed = if polled { None } else { self.files.fixed(pair, via, &self.ring.submitter(), &self.inbox) };
-        let entry = if let Some(buffer) = self.buffers.as_ref().and_then(|buffers| buffers.find(landing, len)) {
+        let buffer = self.buffers.as_mut().and_then(|buffers| match &self.polled {
+            Some(polled) => buffers.find(landing, len, &[&self.ring.submitter(), &polled.submitter()]),
+            None => buffers.find(landing, len, &[&self.ring.submitter()]),
+        });
+        let entry = if let Some(buffer) = buffer {
             match fixed {
                 Some(file) => {
                     opcode::ReadFixed::new(file, landing.as_ptr(), len as u32, buffer).offset(range.start).build()
