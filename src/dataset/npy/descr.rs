@@ -44,6 +44,12 @@ pub(super) fn dtype(descr: &str) -> Result<DType, NotRead> {
     }
 }
 
+/// Whether elements are texts or Python's objects, of which no tensor can be made.
+pub(super) fn holds_no_numbers(descr: &str) -> bool {
+    let kind = descr.trim_start_matches(['<', '>', '|', '=']);
+    matches!(kind.chars().next(), Some('O' | 'S' | 'a' | 'U' | 'T'))
+}
+
 fn other(kind: &str) -> NotRead {
     let (what, fix) = match kind.chars().next() {
         Some('O') => {

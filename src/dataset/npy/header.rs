@@ -35,13 +35,35 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
+/// Why an array is not read.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It holds texts or objects, of which no tensor can be made.
+    NoNumbers(DatasetError),
+    Other(DatasetError),
+}
+
+impl From<DatasetError> for Refused {
+    fn from(error: DatasetError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Refused> for DatasetError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NoNumbers(error) | Refused::Other(error) => error,
+        }
+    }
+}
+
 /// Reads the header of a file that is one array, called `name`.
 pub(crate) fn read_header(source: &Source, name: impl Into<Arc<str>>) -> Result<Header, DatasetError> {
-    read_header_in(source, Place { start: 0, end: source.len() }, name.into())
+    read_header_in(source, Place { start: 0, end: source.len() }, name.into()).map_err(DatasetError::from)
 }
 
 /// Reads the header of an array that fills `place`, no more and no less.
-pub(crate) fn read_header_in(source: &Source, place: Place, name: Arc<str>) -> Result<Header, DatasetError> {
+pub(crate) fn read_header_in(source: &Source, place: Place, name: Arc<str>) -> Result<Header, Refused> {
     let within = Within { source, place };
     let mut head = [0; FIRST_READ];
     let len = (place.end - place.start).min(FIRST_READ as u64) as usize;
@@ -63,7 +85,7 @@ pub(crate) fn read_header_in(source: &Source, place: Place, name: Arc<str>) -> R
     let header_len = preamble.len as u64 + preamble.header_len;
     let Some(data_len) = spec.bytes() else {
         let what = format!("an array of shape {} has more bytes than can be counted", spec.shape);
-        return Err(within.malformed(preamble.len, what, "check where the file comes from"));
+        return Err(within.malformed(preamble.len, what, "check where the file comes from").into());
     };
     within.check(header_len, data_len, "the array")?;
     let data_offset = place.start + header_len;
@@ -71,7 +93,7 @@ pub(crate) fn read_header_in(source: &Source, place: Place, name: Arc<str>) -> R
         0 => Ok(Header { spec, data_offset }),
         more => {
             let what = format!("{more} bytes follow the array");
-            Err(source.malformed(data_offset + data_len, what, "save each array to a file of its own"))
+            Err(source.malformed(data_offset + data_len, what, "save each array to a file of its own").into())
         }
     }
 }
@@ -115,12 +137,12 @@ fn preamble(within: &Within<'_>, head: &[u8]) -> Result<Preamble, DatasetError> 
     Ok(Preamble { version, len, header_len })
 }
 
-fn spec(within: &Within<'_>, preamble: &Preamble, text: &[u8], name: Arc<str>) -> Result<TensorSpec, DatasetError> {
+fn spec(within: &Within<'_>, preamble: &Preamble, text: &[u8], name: Arc<str>) -> Result<TensorSpec, Refused> {
     if preamble.version == 3
         && let Err(error) = str::from_utf8(text)
     {
         let at = preamble.len + error.valid_up_to();
-        return Err(within.malformed(at, "the header is no UTF-8", "write it again with numpy.save"));
+        return Err(within.malformed(at, "the header is no UTF-8", "write it again with numpy.save").into());
     }
     let fields = literal::parse(text, preamble.version < 3).map_err(|wrong| match wrong.structured {
         true => within.unsupported(preamble.len + wrong.at, wrong.what, "save each field by itself: array['field']"),
@@ -129,12 +151,13 @@ fn spec(within: &Within<'_>, preamble: &Preamble, text: &[u8], name: Arc<str>) -
     let dtype = descr::dtype(&fields.descr).map_err(|not_read| {
         let descr: String = fields.descr.chars().take(40).flat_map(char::escape_default).collect();
         let what = format!("an array of type '{descr}' is not read: {}", not_read.what);
-        within.unsupported(preamble.len + fields.descr_at, what, not_read.fix)
+        let error = within.unsupported(preamble.len + fields.descr_at, what, not_read.fix);
+        if descr::holds_no_numbers(&fields.descr) { Refused::NoNumbers(error) } else { Refused::Other(error) }
     })?;
     let spec = TensorSpec::new(name, dtype, fields.shape);
     if fields.fortran_order && !same_in_both_orders(&spec.shape) {
         let what = "its elements lie in Fortran order, column by column";
-        return Err(within.unsupported(preamble.len, what, "save numpy.ascontiguousarray(array)"));
+        return Err(within.unsupported(preamble.len, what, "save numpy.ascontiguousarray(array)").into());
     }
     Ok(spec)
 }

@@ -9,7 +9,7 @@ pub(crate) mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use header::{Header, Place, looks_like, read_header, read_header_in};
+pub(crate) use header::{Header, Place, Refused, looks_like, read_header, read_header_in};
 
 use super::error::{DatasetError, DatasetFault};
 use super::fingerprint::Fingerprint;

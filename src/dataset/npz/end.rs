@@ -79,13 +79,16 @@ fn other(source: &Source) -> Result<Option<DatasetError>, DatasetError> {
 }
 
 /// Where in a file's tail its archive's end begins: the last place from which a comment of the length that is told there
-/// reaches just to the end of the file.
+/// reaches just to the end of the file, or to the zeros with which bsdtar fills up what it writes to a pipe.
 fn find_end(tail: &[u8]) -> Option<usize> {
     let last = tail.len().checked_sub(END_LEN as usize)?;
+    let zeros = tail.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     (0..=last).rev().find(|&at| match tail.get(at..at + END_LEN as usize) {
         Some(end) if end.starts_with(&END.to_le_bytes()) => {
             let comment = usize::from(u16::from_le_bytes([end[20], end[21]]));
-            at + END_LEN as usize + comment == tail.len()
+            // The end itself closes with zeros where there is no comment.
+            let behind = at + END_LEN as usize + comment;
+            behind <= tail.len() && zeros <= behind
         }
         _ => false,
     })

@@ -3,6 +3,7 @@
 mod arrays;
 mod end;
 mod fields;
+mod left_out;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -13,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::arrays::Arrays;
+use self::left_out::LeftOut;
 use self::sums::MemberSum;
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
-use super::npy::{Header, Place, array_of, read_header_in};
+use super::npy::{Header, Place, Refused, array_of, read_header_in};
 use super::parallel::in_parallel;
 use super::parts::{Parts, paths_of};
 use super::source::{DataFile, Source};
@@ -31,8 +33,10 @@ use super::verified::{Checksums, RangeCheck};
 /// the arrays of an archive have one first dimension. Of several archives the rows go on from each to the next; they have
 /// arrays of the same names, types and shapes of a row, in any order.
 ///
-/// Members must be stored as they are: compressed and encrypted ones are refused by name, and so is a member that is no
-/// array (`numpy.savez` writes none). ZIP64 is read. An archive tells the place of each member twice; where the two
+/// Members must be stored as they are: compressed and encrypted ones are refused by name. Arrays of texts or objects, and
+/// members that are no arrays (`numpy.savez` writes none), are left out, with a warning that names them; where nothing else
+/// is there they are an error. So are folders and AppleDouble files. ZIP64 is read, and so are archives that were written to
+/// a pipe. An archive tells the place of each member twice; where the two
 /// differ, where members overlap and where two have one name, it is refused. The arrays follow the rules of [`Npy`](super::Npy). A member's name is a
 /// name and nothing else: it never leads to a file.
 ///
@@ -63,7 +67,9 @@ impl Npz {
     /// archive's arrays are none or differ in their first dimension; and where two archives have other arrays.
     pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, DatasetError> {
         let paths = &paths_of(paths)[..];
-        Self::of(paths, read(paths)?)
+        let archives = read(paths)?;
+        left_out::warn(archives.iter().map(|archive| (&archive.file, &archive.left_out)));
+        Self::of(paths, archives)
     }
 
     fn of(paths: &[PathBuf], archives: Vec<Archive>) -> Result<Self, DatasetError> {
@@ -71,7 +77,7 @@ impl Npz {
         let mut rows: Vec<TensorSpec> = Vec::new();
         let mut data_offsets = Vec::new();
         let mut sums = Vec::new();
-        for Archive { file, arrays, rows: in_rows } in archives {
+        for Archive { file, arrays, rows: in_rows, .. } in archives {
             let (len, fields) = in_rows?;
             let places = if parts.files().is_empty() {
                 rows = fields;
@@ -111,6 +117,7 @@ impl Npz {
 /// As of [`Npz::open`] but for that.
 pub(crate) fn open_stored(paths: &[PathBuf]) -> Result<(Box<dyn Dataset>, Option<u64>), DatasetError> {
     let archives = read(paths)?;
+    left_out::warn(archives.iter().map(|archive| (&archive.file, &archive.left_out)));
     if archives.iter().all(|archive| archive.rows.is_ok()) {
         let npz = Npz::of(paths, archives)?;
         let samples = npz.len();
@@ -126,6 +133,7 @@ pub(crate) fn open_stored(paths: &[PathBuf]) -> Result<(Box<dyn Dataset>, Option
 struct Archive {
     file: DataFile,
     arrays: Vec<Array>,
+    left_out: LeftOut,
     /// How many rows the arrays have, and what each has of a row; in `Err` why they have none.
     rows: Result<(u64, Vec<TensorSpec>), DatasetError>,
 }
@@ -133,11 +141,11 @@ struct Archive {
 fn read(paths: &[PathBuf]) -> Result<Vec<Archive>, DatasetError> {
     in_parallel(paths, |path| {
         let source = Source::open(path)?;
-        let arrays = read_arrays(&source)?;
+        let (arrays, left_out) = read_arrays(&source)?;
         check_rows(&source, &arrays)?;
         check_empty(&source, &arrays)?;
         let rows = fields_of(&source, &arrays);
-        Ok(Archive { file: source.file, arrays, rows })
+        Ok(Archive { file: source.file, arrays, left_out, rows })
     })
 }
 
@@ -164,16 +172,17 @@ pub(crate) fn looks_like(head: &[u8]) -> bool {
     head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06")
 }
 
-/// The arrays of an archive, in its order.
-pub(crate) fn read_arrays(source: &Source) -> Result<Vec<Array>, DatasetError> {
-    let members = zip::members(source)?;
+/// The arrays of an archive, in its order, and what else is in it.
+fn read_arrays(source: &Source) -> Result<(Vec<Array>, LeftOut), DatasetError> {
+    let zip::Members { members, apple_doubles } = zip::members(source)?;
+    let mut left_out = LeftOut { apple_doubles, ..LeftOut::default() };
     let mut arrays = Vec::with_capacity(members.len());
     let mut seen = HashSet::with_capacity(members.len());
     for member in members {
         let Some(name) = member.name.strip_suffix(".npy") else {
-            let what = format!("member {} is no array", in_message(member.name.as_bytes()));
             let fix = "leave it out; if this is a checkpoint of PyTorch's, save it as safetensors";
-            return Err(source.unsupported(member.entry, what, fix));
+            left_out.push(member.name, source.unsupported(member.entry, "it is no array", fix));
+            continue;
         };
         let name: Arc<str> = name.into();
         if !seen.insert(Arc::clone(&name)) {
@@ -181,10 +190,18 @@ pub(crate) fn read_arrays(source: &Source) -> Result<Vec<Array>, DatasetError> {
             return Err(source.malformed(member.entry, what, zip::REWRITE));
         }
         let place = Place { start: member.start, end: member.start + member.len };
-        let header = read_header_in(source, place, name)?;
-        arrays.push(Array { header, entry: member.entry, start: member.start, crc: member.crc });
+        match read_header_in(source, place, name) {
+            Ok(header) => {
+                arrays.push(Array { header, entry: member.entry, start: member.start, crc: member.crc });
+            }
+            Err(Refused::NoNumbers(error)) => left_out.push(member.name, error),
+            Err(Refused::Other(error)) => return Err(error),
+        }
     }
-    Ok(arrays)
+    match left_out.first_where(arrays.is_empty()) {
+        Some(error) => Err(error),
+        None => Ok((arrays, left_out)),
+    }
 }
 
 /// Of an array without elements nothing will be read: it is checked now.

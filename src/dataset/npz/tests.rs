@@ -3,6 +3,7 @@ use std::os::unix::fs::FileExt;
 
 use super::*;
 use crate::dataset::DType;
+use crate::dataset::heard::warnings;
 use crate::dataset::mutants::{assert_damage_is_survived, assert_no_beginning_opens, assert_sound};
 use crate::dataset::npy::tests::{dictionary, npy};
 use crate::work::within;
@@ -152,7 +153,7 @@ fn names_are_names_and_lead_nowhere() {
     for name in ["x\0.npy", ""] {
         assert!(refused(&zip(&[(name, array("|u1", "(1,)", 1))])).contains("no name"));
     }
-    let said = refused(&zip(&[("x.npy", array("|u1", "(1,)", 1)), ("data.pkl", vec![])]));
+    let said = refused(&zip(&[("data.pkl", vec![]), ("data/0", vec![1])]));
     assert!(said.contains("data.pkl") && said.contains("safetensors"), "{said}");
     let said = refused(&zip(&[("x.npy", array("|u1", "(1,)", 1)), ("x.npy", array("|u1", "(1,)", 1))]));
     assert!(said.contains("two members"), "{said}");
@@ -278,4 +279,42 @@ fn a_directory_of_millions_of_members_is_not_read() {
         bytes[end + at..end + at + 8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
     }
     assert!(opened(&bytes).unwrap_err().to_string().contains("1099511627776 members"));
+}
+
+#[test]
+fn what_is_left_out_is_named_once_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = zip(&[
+        ("x.npy", array("|u1", "(3,)", 3)),
+        ("t.npy", array("<U1", "(3,)", 12)),
+        ("o.npy", array("|O", "(3,)", 9)),
+        ("__MACOSX/._x.npy", vec![1]),
+        ("d/._x.npy", vec![1]),
+        ("d/", vec![]),
+        ("notes.txt", vec![1]),
+    ]);
+    let paths = ["a.npz", "b.npz"].map(|name| folder.path().join(name));
+    paths.iter().for_each(|path| fs::write(path, odd.bytes()).unwrap());
+    let (npz, heard) = warnings(|| Npz::open(&paths).unwrap());
+    assert_eq!((npz.len(), npz.sample(5).unwrap().tensors().len()), (6, 1));
+    let said = ["member notes.txt", "member o.npy", "member t.npy"]
+        .map(|member| format!("{member} is left out, as in 2 archives: "));
+    assert_eq!(heard.len(), 4, "{heard:?}");
+    assert!(
+        heard.iter().zip(&said).all(|(heard, said)| heard.contains("a.npz at ") && heard.contains(said)),
+        "{heard:?}"
+    );
+    assert!(heard[3].ends_with("a.npz: AppleDouble files left out: 4"), "{heard:?}");
+}
+
+#[test]
+fn zeros_behind_the_end_are_what_fills_a_pipe_up_and_other_bytes_are_not() {
+    for comment in [vec![], b"written by hand".to_vec(), vec![0; 40]] {
+        let sound = Zip { comment, ..two() }.bytes();
+        for zeros in [1, 512, 10_000] {
+            let padded = [&sound[..], &vec![0; zeros]].concat();
+            assert_eq!(opened(&padded).unwrap().len(), 3);
+            assert!(opened(&[&padded[..], b"x"].concat()).is_err());
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The list of an archive's members, by PKWARE's APPNOTE 6.3: where each lies, told twice and compared.
 
 use super::super::error::DatasetError;
+use super::super::key::is_apple_double;
 use super::super::source::Source;
 use super::super::text::{in_message, text};
 use super::end::{self, Directory};
@@ -21,10 +22,17 @@ pub(super) struct Member {
     pub(super) crc: u32,
 }
 
-/// The members of an archive, in the order of its directory.
+#[derive(Debug)]
+pub(super) struct Members {
+    pub(super) members: Vec<Member>,
+    /// How many files there are that macOS keeps beside others.
+    pub(super) apple_doubles: u64,
+}
+
+/// The members of an archive, in the order of its directory, but folders.
 ///
 /// Bytes of members are not read here, so neither is their CRC checked.
-pub(super) fn members(source: &Source) -> Result<Vec<Member>, DatasetError> {
+pub(super) fn members(source: &Source) -> Result<Members, DatasetError> {
     let directory = end::directory(source)?;
     let bytes = source.read_vec(directory.start, directory.len, "the central directory")?;
     let mut fields = Fields::new(source, directory.start, &bytes, "the central directory");
@@ -39,7 +47,15 @@ pub(super) fn members(source: &Source) -> Result<Vec<Member>, DatasetError> {
     }
     let ends = ends(source, &entries, &directory)?;
     let mut extra_left = MOST_EXTRA;
-    entries.iter().zip(ends).map(|(entry, end)| entry.member(source, end, &mut extra_left)).collect()
+    let mut members = Members { members: Vec::with_capacity(entries.len()), apple_doubles: 0 };
+    for (entry, end) in entries.iter().zip(ends) {
+        if is_apple_double(entry.name) {
+            members.apple_doubles += 1;
+        } else if !(entry.name.ends_with(b"/") && entry.len == 0) {
+            members.members.push(entry.member(source, end, &mut extra_left)?);
+        }
+    }
+    Ok(members)
 }
 
 /// Where each member must end at the latest: where the next one begins, or the directory. Looked at before any member is,
@@ -180,11 +196,16 @@ impl<'a> Entry<'a> {
         let mut extra = fields.within(extra_len.into(), "the extra field")?;
         let [len, compressed, _] = wide(&mut extra, [len, compressed, 0])?;
 
-        let behind = (flags & LENGTHS_BEHIND != 0) && [len, compressed, crc.into()] == [0; 3];
-        if (flags ^ self.flags) & (ENCRYPTED | LENGTHS_BEHIND | STRANGE) != 0 || method != self.method {
+        if (flags ^ self.flags) & (ENCRYPTED | STRANGE) != 0 || method != self.method {
             return Err(Disagreement::Of("is stored in another way by its local header"));
         }
-        if !behind && (len, compressed, crc) != (self.len, self.compressed, self.crc) {
+        // Who writes to a pipe knows some of it beforehand, as Info-ZIP and bsdtar do, or nothing.
+        let behind = (flags | self.flags) & LENGTHS_BEHIND != 0;
+        let agrees = |told: u64, is: u64| told == is || (behind && (told == 0 || told == u64::from(ELSEWHERE)));
+        if !agrees(len, self.len)
+            || !agrees(compressed, self.compressed)
+            || !agrees(u64::from(crc), u64::from(self.crc))
+        {
             return Err(Disagreement::Of("has another length or CRC in its local header"));
         }
         Ok(head_end + rest_len)
