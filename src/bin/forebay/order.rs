@@ -28,7 +28,9 @@ pub fn run(common: &Common, order: &args::Order) -> Outcome {
         while order.flags.max_batches.is_none_or(|most| summary.batches < most) {
             indices.clear();
             let Some(step) = sampler.next_step(&mut indices) else { break };
+            let is_last_of_epoch = step.at.batch + 1 == sampler.steps_an_epoch();
             let batch = located.batch(step, &mut indices)?;
+            located.check_epoch(&batch, is_last_of_epoch)?;
             if batch.ids.is_empty() {
                 continue;
             }
@@ -56,10 +58,6 @@ pub fn run(common: &Common, order: &args::Order) -> Outcome {
         return outcome;
     }
     summary.skipped_missing = located.left_out;
-    if summary.batches == 0 && located.left_out > 0 {
-        let what = "every sample lacks a field and was left out";
-        return Err(Failure::Error(format!("{what}; correct the dataset, or allow absent rows (--missing allow)")));
-    }
     summary.seconds = start.elapsed().as_secs_f64();
     lines.summary(&summary, &in_words(&summary))?;
     outcome
@@ -71,16 +69,36 @@ struct Located<'a> {
     fields: Option<Fields>,
     missing: Missing,
     left_out: u64,
+    /// How many had been left out when an epoch began that has given no batch so far.
+    before_epoch: Option<u64>,
     spec: SampleSpec,
 }
 
 impl<'a> Located<'a> {
     fn new(dataset: &'a dyn Dataset, missing: Missing) -> Self {
-        Self { dataset, fields: dataset.fields(), missing, left_out: 0, spec: SampleSpec::new() }
+        Self { dataset, fields: dataset.fields(), missing, left_out: 0, before_epoch: None, spec: SampleSpec::new() }
+    }
+
+    /// An epoch that gives no batch ends the order, as it ends a loader.
+    fn check_epoch(&mut self, batch: &Batch<'_>, is_last: bool) -> Outcome {
+        if !batch.ids.is_empty() {
+            self.before_epoch = None;
+        }
+        match self.before_epoch {
+            Some(before) if is_last && self.left_out > before => {
+                let (samples, epoch) = (self.left_out - before, batch.epoch);
+                let what = format!("all {samples} samples of epoch {epoch} lack a field and were left out");
+                Err(Failure::Error(format!("{what}; correct the dataset, or allow absent rows (--missing allow)")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the loader would give for a step; it takes those from `indices` that are left out.
     fn batch(&mut self, step: Step, indices: &mut Vec<u64>) -> Result<Batch<'a>, Failure> {
+        if step.at.batch == 0 {
+            self.before_epoch = Some(self.left_out);
+        }
         let (mut bytes, mut padded, mut kept) = (0_u64, step.padded, 0);
         let real = (indices.len() as u64).saturating_sub(padded);
         for row in 0..indices.len() {

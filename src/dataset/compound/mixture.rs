@@ -86,6 +86,21 @@ impl Mixture {
         let had = index / period * u64::from(self.counts[child]) + u64::from(turn.before);
         Some((child, had % self.lens[child]))
     }
+
+    /// Whether each sample of each child with a weight comes at least once.
+    fn has_every_sample(&self) -> bool {
+        let period = self.turns.len() as u64;
+        let (whole, rest) = match period {
+            0 => return false,
+            period => (self.len / period, (self.len % period) as usize),
+        };
+        let mut had: Vec<u64> = self.counts.iter().map(|&count| whole.saturating_mul(u64::from(count))).collect();
+        for turn in &self.turns[..rest] {
+            had[turn.child as usize] += 1;
+        }
+        let counted = self.counts.iter().zip(had.iter().zip(&self.lens)).filter(|(count, _)| **count > 0);
+        counted.into_iter().all(|(_, (had, len))| had >= len)
+    }
 }
 
 impl Dataset for Mixture {
@@ -117,8 +132,13 @@ impl Dataset for Mixture {
         }
     }
 
+    /// Those of the samples that come: where children's samples differ and not all of them come, each that does is located.
     fn fields(&self) -> Option<Fields> {
-        self.children.fields(|child| self.counts.get(child).is_some_and(|&count| count > 0))
+        let fields = self.children.fields(|child| self.counts.get(child).is_some_and(|&count| count > 0))?;
+        match fields.is_uniform() || self.has_every_sample() {
+            true => Some(fields),
+            false => Fields::of_all(self).ok(),
+        }
     }
 
     fn checksums(&self) -> Checksums {
