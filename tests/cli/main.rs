@@ -19,6 +19,7 @@ mod device;
 mod direct_claims;
 mod doctor;
 mod inspect;
+mod launchers;
 mod load;
 mod no_gpu;
 mod numbers;

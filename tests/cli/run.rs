@@ -6,11 +6,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 pub fn forebay() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let mut command = clean(Command::new(env!("CARGO_BIN_EXE_forebay")));
     command.stdin(Stdio::null());
-    // The tests themselves may be run by a launcher.
-    const LAUNCHERS: [&str; 10] =
-        ["RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC", "SLURM_", "OMPI_", "MV2_", "PMI", "FLUX_", "PALS_"];
+    command
+}
+
+/// Without what a launcher that runs the tests says of them.
+pub fn clean(mut command: Command) -> Command {
+    const LAUNCHERS: [&str; 11] = [
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "TORCHELASTIC",
+        "SLURM_",
+        "OMPI_",
+        "MV2_",
+        "PMI",
+        "FLUX_",
+        "PALS_",
+        "JSM_",
+    ];
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| LAUNCHERS.iter().any(|launcher| name.starts_with(launcher))) {
             command.env_remove(name);
