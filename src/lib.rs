@@ -81,7 +81,8 @@ mod skipped;
 mod storage;
 mod sync;
 mod sys;
-mod temporary;
+#[doc(hidden)]
+pub mod temporary;
 pub mod tuning;
 mod units;
 #[cfg(test)]

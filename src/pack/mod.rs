@@ -22,6 +22,7 @@ mod writer;
 use std::path::Path;
 
 use crate::dataset::{Dataset, StoredTensors};
+use crate::temporary;
 
 use contents::{Contents, Limits};
 use feed::Feed;
@@ -44,9 +45,10 @@ pub use options::{PackOptions, PackProgress, Packed, PackedFile};
 /// splits the name at the first dot after the last slash, so ids and fields that would be split elsewhere are refused.
 /// A sample is never divided between files, and samples keep their order.
 ///
-/// **Files.** All are written under temporary names in the same folder, past the page cache where that can be had, synced,
-/// and given their final names when the last is complete: a process that is killed leaves none that is not whole (but
-/// may leave temporary ones, `.forebay-pack-*.tmp`).
+/// **Files.** All are written in the same folder, past the page cache where that can be had, synced, and given their final
+/// names when the last is complete: a process that is killed leaves none that is not whole. The first ones have no name until
+/// then, where the file system has such files; the others are called `.forebay-pack-*.tmp`, and where a process that was
+/// killed left some, the next pack to that folder removes them.
 ///
 /// **Checksums.** Whatever the files keep checksums of is checked before a file has its final name: each record of a
 /// TFRecord file, and each array of an npz archive of which all rows are packed.
@@ -79,6 +81,9 @@ pub fn pack_tensors(
     write(&tensors::Tensors::new(tensors, limits)?, dataset, &out, options)
 }
 
+/// Of files that wait for the last one to be whole, how many are kept open, so that a pack which is killed leaves nothing of them.
+const MOST_UNNAMED: usize = 16;
+
 fn write(
     contents: &dyn Contents,
     dataset: &dyn Dataset,
@@ -89,6 +94,7 @@ fn write(
     let finals = out.finals(contents, options)?;
     let carrier = options.carrier_or_new()?;
     let folder = out.make_folder()?;
+    temporary::remove_stale(folder.path(), writer::MAKER);
     let buffer = &mut Buffer::new()?;
     let progress = |bytes| options.tell(PackProgress { bytes, total: contents.data_bytes() });
     let mut feed = Feed::new(&carrier, dataset, &progress);
@@ -102,8 +108,13 @@ fn write(
         writer.write_header(&shard.header)?;
         contents.ranges(number, &mut |range, sample| feed.push(range, sample, &mut writer))?;
         feed.finish(&mut writer)?;
-        let done = writer.finish()?;
+        let mut done = writer.finish()?;
         direct &= done.direct;
+        // There may be more of them than descriptors.
+        if number >= MOST_UNNAMED {
+            let failed = |error| PackError::io(path, None, "give the file a hidden name", error);
+            done.temporary.park().map_err(failed)?;
+        }
         let file = PackedFile { path: path.clone(), samples: shard.samples, tensors: shard.tensors, bytes };
         written.push((done.temporary, file));
     }

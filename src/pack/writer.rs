@@ -13,9 +13,13 @@ use super::error::PackError;
 use super::header::BLOCK;
 use crate::dataset::{Verified, shown};
 use crate::memory::{Arena, Slot};
+use crate::sys::limits;
 use crate::sys::statfs::{self, FileSystem};
 use crate::sys::statx::{self, DirectAlign};
 use crate::temporary::Temporary;
+
+/// In the hidden names of files that are not whole.
+pub(super) const MAKER: &str = "forebay-pack";
 
 /// Memory for one write at a time, page-aligned.
 pub(super) struct Buffer(Slot);
@@ -45,7 +49,7 @@ pub(super) struct Writer<'a> {
     len: u64,
 }
 
-/// A file that is whole and synced, under its temporary name.
+/// A file that is whole and synced, without its final name.
 pub(super) struct Written {
     pub(super) temporary: Temporary,
     /// Whether all of it was written past the page cache.
@@ -55,10 +59,11 @@ pub(super) struct Written {
 impl<'a> Writer<'a> {
     /// A file of `len` bytes that will be called `path`, in the same folder.
     pub(super) fn create(folder: &Path, path: &'a Path, len: u64, buffer: &'a mut Buffer) -> Result<Self, PackError> {
-        let (temporary, file) = Temporary::create(folder, "forebay-pack")
-            .map_err(|error| PackError::io(path, None, "create a file in its folder", error))?;
+        let failed = |error| PackError::io(path, None, "create a file in its folder", error);
+        let temporary = Temporary::create(folder, MAKER).map_err(failed)?;
+        let file = temporary.file().and_then(File::try_clone).map_err(failed)?;
         reserve(&file, len).map_err(|error| PackError::io(path, 0, "reserve space for it", error))?;
-        let direct = open_direct(&file, temporary.path());
+        let direct = open_direct(&file, &temporary.path());
         Ok(Self { temporary, path, file, direct, buffer: &mut buffer.0, filled: 0, written: 0, len })
     }
 
@@ -172,6 +177,10 @@ fn open_direct(file: &File, path: &Path) -> Option<File> {
 /// Has the file system set space aside, so that a full disk shows before anything is read, and writes need not make the
 /// file longer. Not every file system can.
 fn reserve(file: &File, len: u64) -> io::Result<()> {
+    // The kernel would end the process by SIGXFSZ, where nobody takes that.
+    if len.next_multiple_of(BLOCK as u64) > limits::file_size() {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     let whole = i64::try_from(len.next_multiple_of(BLOCK as u64)).unwrap_or(i64::MAX);
     match fallocate(file, FallocateFlags::empty(), 0, whole).map_err(io::Error::from) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EFBIG | libc::EDQUOT)) => Err(error),

@@ -61,3 +61,8 @@ pub(crate) fn raise_open_files() -> u64 {
 pub(crate) fn open_files() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL_OPEN_FILES, |(soft, _)| soft)
 }
+
+/// The most bytes that a file may grow to (RLIMIT_FSIZE).
+pub(crate) fn file_size() -> u64 {
+    getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(soft, _)| soft)
+}

@@ -67,7 +67,8 @@ impl Profiles {
             // Who keeps his settings elsewhere, behind links, has them there still.
             let target = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             // Under another name until it is whole, so that nobody ever reads half of it.
-            let (temporary, mut file) = Temporary::create(target.parent().unwrap_or(&self.folder), MAKER)?;
+            let temporary = Temporary::create(target.parent().unwrap_or(&self.folder), MAKER)?;
+            let mut file = temporary.file()?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             temporary.replace(&target)

@@ -1,8 +1,10 @@
 //! Files that are replaced whole: a command that is killed half way leaves the old one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use forebay::temporary::Temporary;
 
 #[derive(Clone, Debug)]
 pub struct ReplacedFile {
@@ -19,35 +21,26 @@ impl ReplacedFile {
         let file = Self { path: path.to_owned(), target };
         match fs::metadata(&file.target) {
             Ok(found) if !found.is_file() => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
-            _ => file.temporary().map(|(_, made)| drop(made)).map(|()| file),
+            _ => file.temporary().map(drop).map(|()| file),
         }
     }
 
+    /// The file keeps who may read and write it.
     pub fn replace(&self, text: &[u8]) -> io::Result<()> {
-        let (mut file, made) = self.temporary()?;
+        let temporary = self.temporary()?;
+        let mut file = temporary.file()?;
         file.write_all(text)?;
+        if let Ok(before) = fs::metadata(&self.target) {
+            file.set_permissions(before.permissions())?;
+        }
         file.sync_all()?;
-        fs::rename(&made.0, &self.target)
+        temporary.replace(&self.target)
     }
 
-    /// A file beside the target, which goes away where it is not renamed.
-    fn temporary(&self) -> io::Result<(File, Made)> {
-        let name = self.target.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.tmp", std::process::id()));
-        let path = self.target.with_file_name(hidden);
-        // One that was killed may have had our number, and left it.
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-        Ok((file, Made(path)))
-    }
-}
-
-struct Made(PathBuf);
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        // After a rename there is none.
-        let _ = fs::remove_file(&self.0);
+    fn temporary(&self) -> io::Result<Temporary> {
+        if self.target.file_name().is_none() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Temporary::create(self.target.parent().unwrap_or(Path::new("")), "forebay-saved")
     }
 }

@@ -6,9 +6,7 @@ mod probe;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher, RandomState};
+use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +18,7 @@ use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::source::Source;
 use crate::dataset::text::shown;
 use crate::storage::OpenFault;
+use crate::temporary::Temporary;
 
 /// The index beside the archive, if it is there and the archive's; otherwise it is made and put there.
 ///
@@ -77,21 +76,14 @@ fn read(archive: &Source, path: &Path) -> Result<Option<Shard>, DatasetError> {
     Ok(Some(shard))
 }
 
-/// Writes to a name of its own first, so that under the final one there is a whole index or none.
+/// Under the final name there is a whole index or none.
 fn write(path: &Path, probe: &Probe, shard: &Shard) -> io::Result<()> {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(std::process::id())));
-    let unfinished = PathBuf::from(name);
-    let file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
-    let written = write_to(file, probe, shard).and_then(|()| fs::rename(&unfinished, path));
-    if written.is_err() {
-        // What cannot be removed either is a file of a telling name.
-        let _ = fs::remove_file(&unfinished);
-    }
-    written
+    let temporary = Temporary::create(path.parent().unwrap_or(Path::new("")), "forebay-index")?;
+    write_to(temporary.file()?, probe, shard)?;
+    temporary.replace(path)
 }
 
-fn write_to(file: File, probe: &Probe, shard: &Shard) -> io::Result<()> {
+fn write_to(file: &File, probe: &Probe, shard: &Shard) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(256 << 10, file);
     format::write(&mut out, probe, shard)?;
     // It is not synced: its checksum finds what a crash left out.
