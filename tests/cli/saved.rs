@@ -160,7 +160,7 @@ fn sigusr1_saves_and_the_run_goes_on() {
         fs::remove_file(&run.state).unwrap();
         run.send(Signal::SIGUSR1);
         let position = until(|| run.saved());
-        assert!(position >= 3 && position < SAMPLES, "{name}: {position}");
+        assert!((3..SAMPLES).contains(&position), "{name}: {position}");
         run.stdout.read_to_end(&mut run.text).unwrap();
         let (lines, status, stderr) = run.ended();
         assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{name}");
