@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::folder;
+use crate::common::watchdog::CHILD_PATIENCE;
 use crate::run::{Answer, forebay, pattern, write};
 
 const FLAGS: &str = "data.rec --record-bytes 512 --batch-size 1 --shuffle full --json";
@@ -82,7 +83,7 @@ fn until<T>(mut happens: impl FnMut() -> Option<T>) -> T {
         if let Some(it) = happens() {
             return it;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "it hangs");
+        assert!(start.elapsed() < CHILD_PATIENCE, "it hangs");
         thread::sleep(Duration::from_millis(5));
     }
 }

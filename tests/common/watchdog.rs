@@ -6,9 +6,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
+///
+/// Long enough for a disk to take what other tests write meanwhile, which whoever syncs a file waits for.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 /// A child has watchdogs of its own, which say more about what hangs than killing the child does.
-pub const CHILD_PATIENCE: Duration = Duration::from_secs(45);
+pub const CHILD_PATIENCE: Duration = Duration::from_secs(240);
 
 /// Runs `work` on a thread of its own and panics if it has not ended within `PATIENCE`. The thread is then left
 /// behind, so `work` must own what it uses; fixtures stay with the caller, whose unwinding unmounts them.
