@@ -39,7 +39,9 @@ impl Other {
                 ),
                 fix: "leave it out, or say the format (--format) where it is data after all",
             }),
-            Content::Foreign(Foreign { what, fix }) => Some(Self { what: what.to_owned(), fix }),
+            Content::Foreign(Foreign { what, fix }) => {
+                Some(Self { what: format!("{what} (--format {own} reads it as data all the same)"), fix })
+            }
         })
     }
 
@@ -71,5 +73,8 @@ pub(crate) fn warn_of(others: &[(&PathBuf, Other)], own: Format) {
         list += &format!(" and {} more", others.len() - SHOWN);
     }
     let count = others.len();
-    tracing::warn!("{count} of the files are read as {own}, as was asked for, but begin as other files do: {list}");
+    let are = if count == 1 { "is" } else { "are" };
+    tracing::warn!(
+        "{count} of the files {are} read as {own}, as was asked for, but of another kind by the first bytes: {list}"
+    );
 }

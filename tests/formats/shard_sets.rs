@@ -104,6 +104,33 @@ fn a_set_may_lie_in_several_folders() {
     assert_eq!(opened(&[a.path(), b.path()]).files().len(), 4);
 }
 
+/// As splits are saved that share the names of their shards.
+#[test]
+fn sets_of_one_name_in_two_folders_are_two() {
+    let (train, test) = (folder(), folder());
+    let mut files: Vec<PathBuf> = (0..2).map(|i| shard(train.path(), "data-#.npy", i, 2, &npy())).collect();
+    files.push(shard(test.path(), "data-#.npy", 0, 1, &npy()));
+    assert_eq!(opened(&[train.path(), test.path()]).files().len(), 3);
+    assert_eq!(opened(&files).files().len(), 3);
+    let half = folder();
+    shard(half.path(), "data-#.npy", 1, 2, &npy());
+    std::fs::remove_file(train.path().join("data-00001-of-00002.npy")).unwrap();
+    // Each folder is given as one split, and what one lacks the other has not.
+    let said = refused(&[train.path(), half.path()], &OpenOptions::new()).to_string();
+    assert!(said.contains("data-00001-of-00002.npy"), "{said}");
+}
+
+/// As the hub of Hugging Face names them.
+#[test]
+fn files_of_a_set_may_each_have_a_hash_in_their_names() {
+    let folder = folder();
+    write(folder.path(), "train-00000-of-00002-0a1b2c3d4e5f6789.npy", npy());
+    let said = refused(&[folder.path()], &OpenOptions::new()).to_string();
+    assert!(said.contains("train-00001-of-00002-*.npy"), "{said}");
+    write(folder.path(), "train-00001-of-00002-ffeeddccbbaa9988.npy", npy());
+    assert_eq!(opened(&[folder.path()]).files().len(), 2);
+}
+
 #[test]
 fn a_number_beyond_the_total_is_no_file_of_the_set() {
     let folder = folder();
@@ -167,12 +194,16 @@ fn of_two_indices_that_differ_none_is_taken() {
     write(folder.path(), "a.safetensors", safetensors(b"ab"));
     write(folder.path(), "b.safetensors", safetensors(b"ab"));
     indexed(folder.path(), "model.safetensors.index.json", &[("x", "a.safetensors")]);
-    indexed(folder.path(), "model.safetensors.index.fp16.json", &[("x", "b.safetensors")]);
+    indexed(folder.path(), "other.safetensors.index.json", &[("x", "b.safetensors")]);
     let said = refused(&[folder.path()], &OpenOptions::new()).to_string();
-    assert!(said.contains("model.safetensors.index.json") && said.contains("index.fp16.json"), "{said}");
+    assert!(said.contains("model.safetensors.index.json") && said.contains("other.safetensors.index.json"), "{said}");
     // Two that say the same are one.
-    indexed(folder.path(), "model.safetensors.index.fp16.json", &[("x", "a.safetensors")]);
+    indexed(folder.path(), "other.safetensors.index.json", &[("x", "a.safetensors")]);
     assert_eq!(names(folder.path()), ["a.safetensors"]);
+    // A variant's is another model's; beside the plain one it has to be asked for.
+    indexed(folder.path(), "model.safetensors.index.fp16.json", &[("x", "b.safetensors")]);
+    assert_eq!(names(folder.path()), ["a.safetensors"]);
+    assert_eq!(names(&folder.path().join("model.safetensors.index.fp16.json")), ["b.safetensors"]);
 }
 
 #[test]

@@ -86,7 +86,8 @@ fn the_kind(folder: &Path, named: &[(&PathBuf, Named)], options: &OpenOptions) -
     }
 }
 
-/// The index of the model, by its name or by what it says. Several that say the same are one.
+/// The index of the model, by its name or by what it says. Several that say the same are one, and beside those of variants,
+/// such as `model.safetensors.index.fp16.json`, the plain one is it.
 fn the_index<'a>(
     folder: &Path,
     listed: &'a [PathBuf],
@@ -94,9 +95,13 @@ fn the_index<'a>(
 ) -> Result<Option<&'a PathBuf>, DatasetError> {
     let has_name = |path: &PathBuf| named.iter().any(|(other, named)| *named == Named::ModelIndex && *other == path);
     let is_index = in_parallel(listed, |path| Ok(has_name(path) || safetensors::is_index_by_content(path)))?;
-    let mut indices = listed.iter().zip(is_index).filter_map(|(path, is_index)| is_index.then_some(path));
-    let Some(first) = indices.next() else { return Ok(None) };
-    match indices.find(|other| !safetensors::say_the_same(first, other)) {
+    let mut indices: Vec<_> = listed.iter().zip(is_index).filter_map(|(path, is)| is.then_some(path)).collect();
+    let is_plain = |path: &&PathBuf| path.as_os_str().as_bytes().ends_with(b".safetensors.index.json");
+    if indices.iter().any(is_plain) {
+        indices.retain(is_plain);
+    }
+    let Some((&first, others)) = indices.split_first() else { return Ok(None) };
+    match others.iter().find(|other| !safetensors::say_the_same(first, other)) {
         Some(other) => {
             let what = format!("the folder has two indices that differ, {} and {}", name(first), name(other));
             Err(DatasetError::setting(folder, what, "give one of them"))

@@ -13,10 +13,12 @@ pub(super) fn explained(error: DatasetError, format: Format, options: &OpenOptio
         // It is none of the first files, which say what all are.
         None => "give files of one format, or concatenate datasets",
     };
-    let broken = matches!(
-        error.fault,
-        DatasetFault::Malformed { .. } | DatasetFault::Truncated { .. } | DatasetFault::Unsupported { .. }
-    );
+    let broken = match error.fault {
+        // What else a file without a header is was said by `headerless`.
+        DatasetFault::Unsupported { .. } => !matches!(format, Format::Records | Format::Tokens),
+        DatasetFault::Malformed { .. } | DatasetFault::Truncated { .. } => true,
+        _ => false,
+    };
     let Some(content) = content(&error).filter(|content| broken && *content != format) else { return error };
     let DatasetError { path, offset, fault } = error;
     let what = match fault {

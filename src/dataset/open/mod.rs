@@ -42,7 +42,7 @@ use super::{Dataset, DatasetError, Megatron, Npy, Npz, Records, Safetensors, Spl
 /// is an error, unless [`OpenOptions::format`] says that it is data.
 ///
 /// Where names say how many files there are, as `model-00001-of-00003.safetensors` does, all of them must be among the
-/// files, unless [`OpenOptions::allow_incomplete`] is set.
+/// files, and of a folder in that folder, unless [`OpenOptions::allow_incomplete`] is set.
 ///
 /// # Errors
 /// [`DatasetError`] where a path is not there, a file is not sound, is of a kind that is not read or of none that can be
@@ -135,7 +135,8 @@ fn resolve(paths: &[impl AsRef<Path>], options: &OpenOptions) -> Result<(Format,
     let format = kind::of(&files, options)?;
     options.check(format, first(&files))?;
     if !options.allow_incomplete {
-        shard_set::check(&files, format)?;
+        let given: Vec<&Path> = paths.iter().map(AsRef::as_ref).filter(|path| path.is_dir()).collect();
+        shard_set::check(&files, format, |directory| given.contains(&directory))?;
     }
     Ok((format, files))
 }
@@ -148,7 +149,7 @@ pub(crate) fn checkpoint_files(path: &Path, allow_incomplete: bool) -> Result<Ve
         false => vec![path.to_owned()],
     };
     if !allow_incomplete {
-        shard_set::check(&files, Format::Safetensors)?;
+        shard_set::check(&files, Format::Safetensors, |directory| directory == path)?;
     }
     Ok(files)
 }

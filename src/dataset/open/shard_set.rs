@@ -5,31 +5,53 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::format::Format;
-use crate::dataset::text::in_message;
+use crate::dataset::text::{in_message, shown};
 use crate::dataset::{DatasetError, DatasetFault};
 
 /// Sees that the sets that these files are of are whole. Files whose names say nothing of a set do not count.
 ///
-/// A set is told by its name and not by its directory, since its files may lie on several drives; two directories with whole
-/// sets of one name are whole.
-pub(super) fn check(files: &[PathBuf], format: Format) -> Result<(), DatasetError> {
+/// Files of one name in several directories are a set in each of them, as of splits that share the names of their shards.
+/// Where one of those is not whole they are one set together, since its files may lie on several drives; but of a directory
+/// that `is_given` as such, what is missing is in no other.
+pub(super) fn check(files: &[PathBuf], format: Format, is_given: impl Fn(&Path) -> bool) -> Result<(), DatasetError> {
     let mut seen = HashSet::with_capacity(files.len());
-    let mut sets: BTreeMap<(Vec<u8>, Vec<u8>), BTreeMap<u64, Set<'_>>> = BTreeMap::new();
+    let mut names: BTreeMap<(Vec<u8>, Vec<u8>), BTreeMap<&Path, Vec<Shard<'_>>>> = BTreeMap::new();
     for path in files.iter().filter(|path| seen.insert(path.as_path())) {
         let Some(name) = path.file_name().map(OsStrExt::as_bytes).and_then(Numbered::of) else { continue };
-        let by_total = sets.entry((name.before.to_vec(), name.ending(format))).or_default();
+        let by_directory = names.entry((name.before.to_vec(), name.ending(format))).or_default();
+        by_directory.entry(path.parent().unwrap_or(path)).or_default().push(Shard { path, name });
+    }
+    for by_directory in names.into_values() {
+        let (given, others): (Vec<_>, Vec<_>) =
+            by_directory.into_iter().partition(|(directory, _)| is_given(directory));
+        given.iter().try_for_each(|(_, shards)| check_set(shards))?;
+        if others.iter().any(|(_, shards)| check_set(shards).is_err()) {
+            check_set(&others.into_iter().flat_map(|(_, shards)| shards).collect::<Vec<_>>())?;
+        }
+    }
+    Ok(())
+}
+
+/// Sees that shards of one name are one set and all of it.
+fn check_set(shards: &[Shard<'_>]) -> Result<(), DatasetError> {
+    let mut by_total: BTreeMap<u64, Set<'_>> = BTreeMap::new();
+    for &Shard { path, name } in shards {
         let set = by_total.entry(name.total).or_insert_with(|| Set { first: path, name, counts: BTreeMap::new() });
         *set.counts.entry(name.number).or_default() += 1;
     }
-    for by_total in sets.values() {
-        if let [one, other, ..] = by_total.values().collect::<Vec<_>>()[..] {
-            let names = [one, other].map(|set| in_message(name_of(set.first)));
-            let what = format!("the names of {} and {} disagree on how many files there are", names[0], names[1]);
-            return Err(incomplete(one.first, what));
-        }
-        by_total.values().try_for_each(Set::check)?;
+    if let [one, other, ..] = by_total.values().collect::<Vec<_>>()[..] {
+        let names = [one, other].map(|set| shown(set.first));
+        let what = format!("the names of {} and {} disagree on how many files there are", names[0], names[1]);
+        return Err(incomplete(one.first, what));
     }
-    Ok(())
+    by_total.values().try_for_each(Set::check)
+}
+
+/// A file whose name says which of how many it is.
+#[derive(Clone, Copy)]
+struct Shard<'a> {
+    path: &'a Path,
+    name: Numbered<'a>,
 }
 
 /// The files of one set that there are.
@@ -52,7 +74,7 @@ impl Set<'_> {
         };
         if let Some((beyond, _)) = self.counts.iter().find(|(number, _)| **number > to || total == 0) {
             let what =
-                format!("{} would be one of {total} files, and its number is none of theirs", self.shown(*beyond));
+                format!("{} would be one of {total} files, and its number is none of theirs", self.named(*beyond));
             return Err(incomplete(self.first, what));
         }
         let each = self.counts.values().copied().max().unwrap_or(1);
@@ -63,8 +85,8 @@ impl Set<'_> {
             return Ok(());
         }
         const SHOWN: usize = 8;
-        let either = (!is_there(0) && !is_there(total)).then(|| format!("{} or {}", self.shown(0), self.shown(total)));
-        let named = (from..=to).filter(lacks).take(SHOWN).map(|number| self.shown(number));
+        let either = (!is_there(0) && !is_there(total)).then(|| format!("{} or {}", self.named(0), self.named(total)));
+        let named = (from..=to).filter(lacks).take(SHOWN).map(|number| self.named(number));
         let names: Vec<String> = either.into_iter().chain(named).take(SHOWN).collect();
         let more = missing.saturating_sub(names.len() as u128);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -72,17 +94,13 @@ impl Set<'_> {
         Err(incomplete(self.first, format!("{of} missing of the set of {total}: {}{more}", names.join(", "))))
     }
 
-    fn shown(&self, number: u64) -> String {
+    fn named(&self, number: u64) -> String {
         in_message(&self.name.with(number))
     }
 }
 
 fn incomplete(path: &Path, what: String) -> DatasetError {
     DatasetError::new(path, None, DatasetFault::Incomplete { what: crate::dataset::brief(what) })
-}
-
-fn name_of(path: &Path) -> &[u8] {
-    path.file_name().unwrap_or_default().as_bytes()
 }
 
 /// A name that says which file of how many it is.
@@ -120,16 +138,30 @@ impl<'a> Numbered<'a> {
         Some(Self { before, number: value(number)?, width, total: value(total)?, rest, behind })
     }
 
-    /// What stands behind the numbers. The two files of a Megatron pair are one.
+    /// What stands behind the numbers, and behind a file's own hash. The two files of a Megatron pair are one.
     fn ending(&self, format: Format) -> Vec<u8> {
-        match (format, self.behind.strip_suffix(b".bin")) {
+        let behind = &self.behind[self.hash()..];
+        match (format, behind.strip_suffix(b".bin")) {
             (Format::Megatron, Some(stem)) => [stem, b".idx"].concat(),
-            _ => self.behind.to_vec(),
+            _ => behind.to_vec(),
         }
     }
 
+    /// Bytes of `-0123456789abcdef` behind the total: the hash of one file, which no other file of the set has.
+    fn hash(&self) -> usize {
+        const LEAST: usize = 8;
+        let Some(digits) = self.behind.strip_prefix(b"-") else { return 0 };
+        let len = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let is_hash = len >= LEAST && matches!(digits.get(len), None | Some(b'.'));
+        if is_hash { len + 1 } else { 0 }
+    }
+
+    /// The name of another file of the set, whose hash nobody knows.
     fn with(&self, number: u64) -> Vec<u8> {
-        [self.before, format!("{number:0width$}", width = self.width).as_bytes(), self.rest].concat()
+        let number = format!("{number:0width$}", width = self.width);
+        let (total, hash) = (&self.rest[..self.rest.len() - self.behind.len()], self.hash());
+        let any: &[u8] = if hash > 0 { b"-*" } else { b"" };
+        [self.before, number.as_bytes(), total, any, &self.behind[hash..]].concat()
     }
 }
 
@@ -152,6 +184,16 @@ mod tests {
             assert_eq!((numbered.number, numbered.total), (number, total), "{name}");
             assert_eq!((numbered.before, numbered.behind), (before.as_bytes(), behind.as_bytes()), "{name}");
             assert_eq!(numbered.with(number), name.as_bytes());
+        }
+        for (name, ending, other) in [
+            ("x-0-of-2-0123abcd.npy", ".npy", "x-1-of-2-*.npy"),
+            ("x-0-of-2-0123ABCDEF", "", "x-1-of-2-*"),
+            ("x-0-of-2-0123abc.npy", "-0123abc.npy", "x-1-of-2-0123abc.npy"),
+            ("x-0-of-2-0123abcdx.npy", "-0123abcdx.npy", "x-1-of-2-0123abcdx.npy"),
+        ] {
+            let numbered = Numbered::of(name.as_bytes()).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(numbered.ending(Format::Npy), ending.as_bytes(), "{name}");
+            assert_eq!(numbered.with(1), other.as_bytes(), "{name}");
         }
         for name in [
             "model.safetensors",
