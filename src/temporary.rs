@@ -137,14 +137,16 @@ fn with_free_name<T>(folder: &Path, maker: &str, make: impl Fn(&Path) -> io::Res
 /// Removes files under the hidden names of `maker` whose processes have ended. Those of other machines and of containers that
 /// share the folder stay, since nobody here can tell whether they live.
 pub(crate) fn remove_stale(folder: &Path, maker: &str) {
-    let here = Owner::this();
+    let (here, user) = (Owner::this(), user());
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let rest = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_prefix(maker)?.strip_prefix('-'));
         let owner = rest
             .and_then(|rest| rest.strip_suffix(".tmp")?.rsplit_once('-'))
             .and_then(|(owner, _)| Owner::parse(owner));
-        if owner.is_some_and(|owner| owner.has_ended(&here)) {
+        // Of other users' processes /proc may tell nothing.
+        let is_ours = || entry.metadata().is_ok_and(|file| Some(file.uid()) == user);
+        if owner.is_some_and(|owner| owner.has_ended(&here)) && is_ours() {
             // Another may be removing it, too, or it is not ours to remove.
             let _ = fs::remove_file(entry.path());
         }
@@ -166,7 +168,9 @@ impl Owner {
         let mut place = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
         place.extend(namespace.to_le_bytes());
-        Self { place: xxh3_64(&place), process, started: started("self").unwrap_or(0) }
+        // A /proc of another namespace has others under our numbers.
+        let started = started("self").filter(|ticks| started(&process.to_string()) == Some(*ticks));
+        Self { place: xxh3_64(&place), process, started: started.unwrap_or(0) }
     }
 
     fn name(&self) -> String {
@@ -185,6 +189,11 @@ impl Owner {
         let is_told = here.started > 0 && self.started > 0;
         is_told && self.place == here.place && started(&self.process.to_string()) != Some(self.started)
     }
+}
+
+/// Who this process runs as.
+fn user() -> Option<u32> {
+    fs::metadata("/proc/self").ok().map(|process| process.uid())
 }
 
 /// When a process started, by the 22nd field of its `stat`; the second, its name, may hold anything.

@@ -1,6 +1,9 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use super::error::MemoryError;
 use super::growth::{self, Refused};
@@ -25,6 +28,8 @@ pub struct Arena {
     mapping: Arc<Mapping>,
     pool: Pool,
     is_touched: bool,
+    /// Whether a thread [looks](Self::watch) for memory.
+    is_watched: Arc<AtomicBool>,
 }
 
 /// The pages that an arena was given.
@@ -46,7 +51,7 @@ impl Arena {
     pub fn new(budget: u64) -> Result<Self, MemoryError> {
         let len = Self::len_of(budget)?;
         let mapping = Mapping::growing(len).map_err(|refused| refused.error)?;
-        Ok(Self { mapping: Arc::new(mapping), pool: Pool::new(len), is_touched: true })
+        Ok(Self { mapping: Arc::new(mapping), pool: Pool::new(len), is_touched: true, is_watched: Arc::default() })
     }
 
     /// The same for memory of which all is filled once, from its start to its end: it is touched ahead of whoever fills it, by
@@ -58,7 +63,7 @@ impl Arena {
         }
         let mapping = Arc::new(Mapping::untouched(len)?);
         mapping::touch_meanwhile(&mapping);
-        Ok(Self { mapping, pool: Pool::new(len), is_touched: false })
+        Ok(Self { mapping, pool: Pool::new(len), is_touched: false, is_watched: Arc::default() })
     }
 
     /// The budget in whole grains.
@@ -124,14 +129,18 @@ impl Arena {
 
     pub(crate) fn loan_aligned(&self, len: usize, align: usize) -> Result<Loan, MemoryError> {
         self.check(len)?;
-        self.look_again();
         Ok(Loan::new(self.pool.lend(len, align), self.clone(), len, align))
     }
 
     pub(crate) fn try_loan_aligned(&self, len: usize, align: usize) -> Result<Option<Slot>, MemoryError> {
         self.check(len)?;
-        self.look_again();
-        match self.pool.try_lend(len, align) {
+        let lease = self.pool.try_lend(len, align).or_else(|| {
+            if self.pool.is_limited() {
+                self.look_again();
+            }
+            self.pool.try_lend(len, align)
+        });
+        match lease {
             Some(lease) => self.slot(lease, len),
             None => Ok(None),
         }
@@ -142,7 +151,8 @@ impl Arena {
         match self.mapping.touch_to(lease.end()) {
             Ok(()) => Ok(Some(Slot::new(lease, Arc::clone(&self.mapping), len))),
             Err(Refused { error, reachable }) => {
-                self.pool.limit(reachable);
+                // Another may have touched more meanwhile.
+                self.pool.limit(reachable.max(self.mapping.touched()));
                 if len.max(1).next_multiple_of(GRAIN) > reachable { Err(error) } else { Ok(None) }
             }
         }
@@ -152,11 +162,37 @@ impl Arena {
         self.pool.lend_first(len, align)
     }
 
-    /// Lends again what the machine did not have, where it has it by now.
-    fn look_again(&self) {
-        if !self.pool.is_limited() {
+    /// While somebody waits for what the machine did not have, a thread looks whether it has it by now: nothing of ours tells.
+    pub(super) fn watch(&self) {
+        /// Before each look, since memory that is there for a moment may be refused again and again.
+        const PAUSE: Duration = Duration::from_millis(100);
+        if !self.pool.is_limited() || self.is_watched.swap(true, Ordering::SeqCst) {
             return;
         }
+        let arena = self.clone();
+        let look = move || {
+            loop {
+                thread::sleep(PAUSE);
+                arena.look_again();
+                if arena.pool.is_limited() && arena.pool.has_waiting() {
+                    continue;
+                }
+                arena.is_watched.store(false, Ordering::SeqCst);
+                // Who came to wait before that was stored relies on this thread.
+                let is_done = !arena.pool.is_limited() || !arena.pool.has_waiting();
+                if is_done || arena.is_watched.swap(true, Ordering::SeqCst) {
+                    return;
+                }
+            }
+        };
+        // Without a thread it waits until what others hold comes back.
+        if thread::Builder::new().name("forebay-memory".into()).spawn(look).is_err() {
+            self.is_watched.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Lends again what the machine did not have, where it has it by now.
+    fn look_again(&self) {
         let len = self.pool.len();
         let left = self.mapping.left();
         self.pool.limit(left.map_or(len, |left| growth::reachable(self.mapping.touched(), left, len)));

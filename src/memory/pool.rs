@@ -123,6 +123,11 @@ impl Pool {
         lock(&self.state).limit < self.len
     }
 
+    /// Whether anybody waits for memory.
+    pub(crate) fn has_waiting(&self) -> bool {
+        lock(&self.state).waiting.values().any(|waiter| waiter.served.is_none())
+    }
+
     fn queue(&self, mut state: MutexGuard<'_, State>, ticket: u64, want: Want) -> Queued {
         state.waiting.insert(ticket, Waiter { want, served: None, waker: None });
         // Nobody may be before us, and the memory may be free.

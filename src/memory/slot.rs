@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use super::arena::Arena;
 use super::error::MemoryError;
@@ -110,7 +110,10 @@ impl Future for Loan {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
-            let lease = ready!(Pin::new(&mut this.queued).poll(context));
+            let Poll::Ready(lease) = Pin::new(&mut this.queued).poll(context) else {
+                this.arena.watch();
+                return Poll::Pending;
+            };
             match this.arena.slot(lease, this.len).transpose() {
                 Some(outcome) => return Poll::Ready(outcome),
                 // Its turn had come, and still has.

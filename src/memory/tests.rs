@@ -75,6 +75,21 @@ fn what_others_hold_is_waited_for_where_the_machine_has_no_more() {
     assert_eq!((arena.on_loan(), arena.touched()), (0, 8 << 20));
 }
 
+/// Its holder awaits more, and nobody asks or gives back meanwhile.
+#[test]
+fn memory_that_the_machine_has_again_is_lent_to_who_waits_alone() {
+    let arena = Arena::new(1 << 40).unwrap();
+    let held = arena.try_loan(8 * MIB).unwrap().unwrap();
+    arena.pretend_left(Some(0));
+    let mut waiting = arena.loan(6 * MIB).unwrap();
+    assert!(poll(&mut waiting).is_pending());
+    arena.pretend_left(Some(1 << 30));
+    let (done, got) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(pollster::block_on(waiting).map(|slot| slot.len())));
+    assert_eq!(got.recv_timeout(std::time::Duration::from_secs(120)).expect("it waits for ever").unwrap(), 6 * MIB);
+    drop(held);
+}
+
 /// It was asked for while the machine still had it.
 #[test]
 fn who_waits_for_more_than_there_will_be_hears_of_it() {

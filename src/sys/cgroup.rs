@@ -21,12 +21,18 @@ const UNLIMITED: u64 = 1 << 62;
 struct Version {
     limit: &'static str,
     used: &'static str,
-    /// The line of memory.stat that counts page cache.
+    /// The line of memory.stat that counts page cache, and the one that counts what of it is of tmpfs, which stays.
     cache: &'static str,
+    shmem: &'static str,
 }
 
-const V1: Version = Version { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_cache " };
-const V2: Version = Version { limit: "memory.max", used: "memory.current", cache: "file " };
+const V1: Version = Version {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cache: "total_cache ",
+    shmem: "total_shmem ",
+};
+const V2: Version = Version { limit: "memory.max", used: "memory.current", cache: "file ", shmem: "shmem " };
 
 /// The tightest memory limit among the groups of this process and the groups above them, v2 and v1; `None` where
 /// nothing limits it. `proc` is normally `/proc` and `sys` `/sys`.
@@ -42,7 +48,8 @@ pub(crate) fn memory_left(proc: &Path, sys: &Path) -> Option<u64> {
         let limit = limit(&folder, &version)?.bytes;
         let used = text::number(&folder.join(version.used))?;
         let stat = text::text(&folder.join("memory.stat")).unwrap_or_default();
-        let cache = stat.lines().find_map(|line| line.strip_prefix(version.cache)?.parse().ok()).unwrap_or(0);
+        let counted = |name| stat.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()).unwrap_or(0);
+        let cache = counted(version.cache).saturating_sub(counted(version.shmem));
         Some(limit.saturating_sub(used.saturating_sub(cache)))
     });
     left.min()
@@ -151,7 +158,7 @@ mod tests {
         let v1 = [
             ("memory/job/memory.limit_in_bytes", "1000\n"),
             ("memory/job/memory.usage_in_bytes", "900\n"),
-            ("memory/job/memory.stat", "cache 1\ntotal_cache 500\n"),
+            ("memory/job/memory.stat", "cache 1\ntotal_cache 600\ntotal_shmem 100\n"),
         ];
         assert_eq!(left("3:memory:/job\n", &v1), Some(600));
     }

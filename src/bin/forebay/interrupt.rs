@@ -77,7 +77,11 @@ fn handle(
             }
             match end.take().filter(|_| CAME.swap(signal, Ordering::SeqCst) == 0) {
                 // A thread of its own: a second signal is heard while it waits.
-                Some(end) => drop(thread::spawn(end)),
+                Some(end) => {
+                    if thread::Builder::new().spawn(end).is_err() {
+                        process::exit(i32::from(exit_code()));
+                    }
+                }
                 None => process::exit(i32::from(exit_code())),
             }
         }

@@ -102,26 +102,30 @@ impl MemberSum {
         }
         let (number, at) = (row / BLOCK as u64, (row % BLOCK as u64) as usize);
         let block = seen.blocks.entry(number).or_insert_with(Block::new);
-        let (word, bit) = (&mut block.is_seen[at / 64], 1 << (at % 64));
-        if *word & bit != 0 {
+        let bit = 1 << (at % 64);
+        if block.is_seen[at / 64] & bit != 0 {
             // Later epochs, and rows that fill up a batch.
             return match block.crcs[at] == crc {
                 true => Ok(()),
                 false => Err(self.changed(file, row)),
             };
         }
-        *word |= bit;
+        // Before the row counts: where this fails, it comes again.
+        let header = if seen.rows + 1 == self.rows { Some(self.header(file)?) } else { None };
+        let block = seen.blocks.entry(number).or_insert_with(Block::new);
+        block.is_seen[at / 64] |= bit;
         block.crcs[at] = crc;
         seen.rows += 1;
-        if seen.rows < self.rows {
-            return Ok(());
-        }
-        let source = Source::open(file.path())?;
-        source.check_is(file)?;
-        let header = header_crc(&source, self.start, self.data)?;
+        let Some(header) = header else { return Ok(()) };
         let compared = self.compare(file, seen.joined(header, self.rows, self.row_bytes));
         seen.is_damaged = compared.is_err();
         compared
+    }
+
+    fn header(&self, file: &DataFile) -> Result<u32, DatasetError> {
+        let source = Source::open(file.path())?;
+        source.check_is(file)?;
+        header_crc(&source, self.start, self.data)
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -180,6 +180,8 @@ impl Copier for CudaCopier {
             ordered = self.device.check("cuMemcpyDtoHAsync", code);
             done += len;
         }
+        // The conductor's copies go on while this one is waited for.
+        drop(registered);
         match ordered.and_then(|()| event.record(self.stream)).and_then(|()| event.wait()) {
             Ok(()) => Ok(slot),
             Err(error) => {
