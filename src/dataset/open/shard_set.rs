@@ -15,7 +15,7 @@ use crate::dataset::{DatasetError, DatasetFault};
 /// that `is_given` as such, what is missing is in no other.
 pub(super) fn check(files: &[PathBuf], format: Format, is_given: impl Fn(&Path) -> bool) -> Result<(), DatasetError> {
     let mut seen = HashSet::with_capacity(files.len());
-    let mut names: BTreeMap<(Vec<u8>, Vec<u8>), BTreeMap<&Path, Vec<Shard<'_>>>> = BTreeMap::new();
+    let mut names: BTreeMap<_, BTreeMap<&Path, Vec<Shard<'_>>>> = BTreeMap::new();
     for path in files.iter().filter(|path| seen.insert(path.as_path())) {
         let Some(name) = path.file_name().map(OsStrExt::as_bytes).and_then(Numbered::of) else { continue };
         let by_directory = names.entry((name.before.to_vec(), name.ending(format))).or_default();
