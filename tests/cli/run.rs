@@ -2,13 +2,28 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::{self, SigHandler, Signal};
 
 pub fn forebay() -> Command {
     let mut command = clean(Command::new(env!("CARGO_BIN_EXE_forebay")));
     command.stdin(Stdio::null());
+    // SAFETY: between fork and exec only `sigaction` is called, which is safe there.
+    unsafe { command.pre_exec(defaults) };
     command
+}
+
+/// Signals as a terminal leaves them: what runs the tests, `nohup` or a shell's job behind `&`, may ignore some.
+fn defaults() -> io::Result<()> {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1] {
+        // SAFETY: no handler is set.
+        unsafe { signal::signal(signal, SigHandler::SigDfl) }?;
+    }
+    Ok(())
 }
 
 /// Without what a launcher that runs the tests says of them.
