@@ -202,10 +202,31 @@ fn restoring_mtime(path: &Path, change: fn(&Path)) {
     File::options().write(true).open(path).unwrap().set_modified(before).unwrap();
 }
 
+/// Nor is its size called untold, whenever its first bytes come between two looks at it.
+#[test]
+fn a_file_can_be_opened_while_its_first_bytes_are_written() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let reader = forebay::Reader::builder().budget(1 << 20).build().unwrap();
+    for round in 0..3000 {
+        let path = dir.path().join(round.to_string());
+        let log = std::fs::File::create(&path).unwrap();
+        let both_are_ready = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                both_are_ready.wait();
+                (&log).write_all(&[7; 16]).unwrap();
+            });
+            both_are_ready.wait();
+            let opened = reader.open(&path).unwrap();
+            assert!([0, 16].contains(&opened.len()), "{} bytes", opened.len());
+        });
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
 /// A file that grows while it is being opened is one file, and can be opened.
 #[test]
 fn a_file_that_is_being_written_can_be_opened() {
-    use std::io::Write;
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("log");
     let mut log = std::fs::File::create(&path).unwrap();

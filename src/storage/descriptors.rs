@@ -298,7 +298,11 @@ pub(super) fn len_of(fd: BorrowedFd<'_>, stat: &Statx, kind: FileKind) -> Result
     if system == FileSystem::MadeUp {
         return Err(OpenFault::MadeUp);
     }
-    if stat.size == 0 && probe::has_a_byte(fd).map_err(OpenFault::Io)? {
+    // Asked again, since the first bytes of a file may be written between the two: it was empty when it was opened.
+    if stat.size == 0
+        && probe::has_a_byte(fd).map_err(OpenFault::Io)?
+        && statx::of_fd(fd).map_err(OpenFault::Io)?.size == 0
+    {
         return Err(OpenFault::UntoldSize);
     }
     Ok((stat.size, system))
