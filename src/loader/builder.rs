@@ -268,12 +268,15 @@ impl LoaderBuilder {
         };
         // Reads of single samples are small and many: one ring's thread is all busy with them before a drive is.
         let carrier = carrier.map_reader(|reader| reader.rings_unless_set(2));
-        let carrier = carrier.build()?;
+        let settings = self.settings();
+        // What is read at once, and as much that waits to be delivered: touched later, it would hold up the first batch.
+        let in_files = self.dataset.files().iter().fold(0_u64, |bytes, file| bytes.saturating_add(file.len()));
+        let first_reads = settings.reading.saturating_mul(2).min(in_files);
+        let carrier = carrier.map_reader(|reader| reader.touched_unless_set(first_reads)).build()?;
         if let Some(stream) = &self.stream {
             carrier.can_follow(stream).map_err(BuildError::Device)?;
         }
         let (engine, reads) = (carrier.reader().engine(), carrier.reader().counters());
-        let settings = self.settings();
         let held = if self.device.kind() == DeviceKind::Host { self.budget } else { self.device_budget };
         // Of the host's budget some is for what is read beside its place.
         let depth = Depth::new(2 * settings.reading, held / 8 * 5);

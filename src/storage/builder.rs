@@ -27,7 +27,8 @@ pub struct ReaderBuilder {
     iopoll: bool,
     sqpoll: Option<Duration>,
     filled_once: bool,
-    prefault: bool,
+    /// Bytes of the arena that are touched, and registered, before the first read.
+    touched: u64,
     latencies: bool,
     #[cfg(test)]
     pub(crate) faults: Option<Arc<super::engine::faults::Faults>>,
@@ -46,7 +47,7 @@ impl Default for ReaderBuilder {
             iopoll: false,
             sqpoll: None,
             filled_once: false,
-            prefault: false,
+            touched: 0,
             latencies: false,
             #[cfg(test)]
             faults: None,
@@ -144,7 +145,13 @@ impl ReaderBuilder {
     /// Touches and registers the whole budget while the reader is built, in place of what is needed when it is needed: what
     /// there is then will be there later.
     pub fn prefault(mut self, prefault: bool) -> Self {
-        self.prefault = prefault;
+        self.touched = if prefault { u64::MAX } else { 0 };
+        self
+    }
+
+    /// Touches and registers what the first reads need while the reader is built, as far as the machine has it then.
+    pub(crate) fn touched_unless_set(mut self, bytes: u64) -> Self {
+        self.touched = self.touched.max(bytes);
         self
     }
 
@@ -166,8 +173,10 @@ impl ReaderBuilder {
             true => Arena::touched_meanwhile(self.budget)?,
             false => Arena::new(self.budget)?,
         };
-        if self.prefault {
-            arena.touch(usize::MAX)?;
+        match self.touched {
+            u64::MAX => arena.touch(usize::MAX)?,
+            // What is refused now is asked for again by the reads that need it, which say so if it is refused again.
+            bytes => drop(arena.touch(usize::try_from(bytes).unwrap_or(usize::MAX))),
         }
         let (engine, features, fallback): (Arc<dyn Engine>, Option<RingFeatures>, _) = match self.engine {
             EngineChoice::Pread => (self.pread()?, None, None),
@@ -234,5 +243,20 @@ impl ReaderBuilder {
             #[cfg(test)]
             faults: self.faults.clone(),
         }
+    }
+}
+
+#[cfg(all(test, not(forebay_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_first_reads_need_is_touched_at_once_and_the_rest_is_not() {
+        let reader = |builder: ReaderBuilder| builder.budget(64 << 20).build().unwrap();
+        let touched = |builder| reader(builder).arena().touched();
+        let few = touched(ReaderBuilder::default().touched_unless_set(9 << 20));
+        assert!((9 << 20..32 << 20).contains(&few), "{few} bytes");
+        assert_eq!(touched(ReaderBuilder::default().touched_unless_set(65 << 20)), 64 << 20);
+        assert_eq!(touched(ReaderBuilder::default().prefault(true).touched_unless_set(1 << 20)), 64 << 20);
     }
 }
