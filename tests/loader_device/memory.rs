@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use forebay::{Batch, BuildError, CarryFault, DeviceFault, Error, Loader, LoaderFault, MemoryError, Route};
 
+use crate::common::effort;
 use crate::common::emulated::Emulated;
 use crate::common::watchdog::PATIENCE;
 use crate::data;
@@ -70,7 +71,7 @@ fn a_small_device_budget_is_enough_for_who_holds_two_batches() {
             // In most of these the rows of a batch are about as many.
             let bytes: u64 = (0..data.dataset.len()).map(|index| data.bytes_of(index)).sum();
             let batch = (8 * bytes / data.dataset.len()).next_multiple_of(4096) * 2;
-            for way in any_rows().iter().chain(direct().iter().filter(|_| data.name == "aligned")) {
+            for way in effort::rows(any_rows().iter().chain(direct().iter().filter(|_| data.name == "aligned")), 2) {
                 for flips in [false, true].into_iter().filter(|flips| !(*flips && way.is_direct())) {
                     control.script(way.script);
                     data.cool();
@@ -145,7 +146,7 @@ fn batches_may_be_larger_than_the_pinned_budget() {
 fn memory_that_the_consumer_holds_is_waited_for() {
     emulated("").run(|control| {
         let data = data::large();
-        for (way, flips) in any_rows().iter().flat_map(|way| [(way, false), (way, true)]) {
+        for (way, flips) in effort::rows(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
             control.script(way.script);
             data.cool();
             let what = format!("{}, transformed: {flips}", way.name);
@@ -190,7 +191,7 @@ fn pinned_memory_does_not_grow_with_what_is_prefetched() {
             };
             control.leaks().iter().filter_map(bytes).sum()
         };
-        for (way, flips) in any_rows().iter().flat_map(|way| [(way, false), (way, true)]) {
+        for (way, flips) in effort::rows(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
             control.script(way.script);
             data.cool();
             let what = format!("{}, transformed: {flips}", way.name);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use forebay::loader::Stage;
 use forebay::{Loader, LoaderBuilder, LoaderFault};
 
+use crate::common::effort;
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
 use crate::common::watchdog::{CHILD_PATIENCE, PATIENCE, eventually, guarded};
@@ -49,7 +50,7 @@ fn set(data: &Data, way: &Way, flips: bool) -> LoaderBuilder {
 fn a_loader_whose_device_never_answers_is_dropped() {
     emulated("").run(|control| {
         let data = data::aligned();
-        for (way, flips) in ways() {
+        for (way, flips) in effort::rows(ways(), 3) {
             // While files are being tried, and while batches are being read.
             for nth in [1, 4] {
                 control.script(way.script);
@@ -74,7 +75,7 @@ fn a_loader_whose_device_never_answers_is_dropped() {
 fn a_deadline_says_what_is_waited_for() {
     emulated("").run(|control| {
         let data = data::aligned();
-        for (way, flips) in ways() {
+        for (way, flips) in effort::rows(ways(), 3) {
             control.script(way.script);
             let what = format!("{}, transformed: {flips}", way.name);
             let deadline = Duration::from_millis(1500);
@@ -128,7 +129,7 @@ fn until_it_ends(mut loader: Loader, what: &str) -> (forebay::LoaderError, usize
 fn a_deadline_says_that_the_consumer_holds_the_memory() {
     emulated("").run(|control| {
         let data = data::large();
-        for (way, flips) in any_rows().into_iter().zip([false, true].into_iter().cycle()) {
+        for (way, flips) in effort::rows(any_rows().into_iter().zip([false, true].into_iter().cycle()), 3) {
             control.script(way.script);
             let what = format!("{}, transformed: {flips}", way.name);
             // On a machine that does other things a batch may take longer than a deadline: then a longer one.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forebay::{Batch, Device, LoaderBuilder};
 
+use crate::common::effort;
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
 use crate::common::watchdog::guarded;
@@ -75,7 +76,7 @@ fn memory_is_not_reused_before_the_consumers_stream_has_passed() {
     emulated("jitter_us=50; cufile_late_us=50").run(|control| {
         let (device, aligned) = (cuda(), data::aligned());
         for said in [Said::ToTheLoader, Said::OfEachBatch] {
-            for (way, flips) in any_rows().iter().flat_map(|way| [(way, false), (way, true)]) {
+            for (way, flips) in effort::rows(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
                 held_up(control, &device, &aligned, way, flips, said);
             }
             direct().iter().for_each(|way| held_up(control, &device, &aligned, way, false, said));
@@ -92,7 +93,7 @@ fn batches_and_their_work_may_outlive_the_loader() {
     emulated("").run(|control| {
         let data = data::aligned();
         let device = cuda();
-        for way in any_rows().iter().chain(&direct()) {
+        for way in effort::rows(any_rows().iter().chain(&direct()), 3) {
             control.script(way.script);
             let mut consumer = Consumer::new(control, &device, 8 << 20);
             let mut loader = builder(&data)
