@@ -1,4 +1,4 @@
-//! A device's memory as an arena: allocated once, lent out in pieces, like the host's.
+//! A device's memory as an arena: allocated once, given out in pieces, like the host's.
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,7 @@ pub(crate) struct DeviceArena {
 }
 
 impl DeviceArena {
-    /// Lends out the first `len` bytes of an allocation.
+    /// The first `len` bytes of an allocation.
     pub(crate) fn new(memory: Arc<dyn Memory>, len: usize) -> Self {
         let pool = Pool::new(len.min(memory.len()));
         Self { memory, pool }
@@ -29,27 +29,27 @@ impl DeviceArena {
     }
 
     pub(crate) fn on_loan(&self) -> u64 {
-        self.pool.lent() as u64
+        self.pool.in_use() as u64
     }
 
-    /// Whether some of it was lost to a device that failed. Whoever asks after a loan was pending is woken when it is.
+    /// Whether some of it was lost to a device that failed. A waiter that looks after its poll was pending is woken when it is.
     pub(crate) fn has_lost(&self) -> bool {
         self.pool.has_lost()
     }
 
-    /// Lends `len` bytes if they are free in one piece now and nobody waits for memory.
+    /// `len` bytes, if they are free in one piece now and no request waits for memory.
     pub(crate) fn try_loan(&self, len: usize, align: usize) -> Option<DeviceSlot> {
-        let lease = self.pool.try_lend(len, align)?;
+        let lease = self.pool.try_acquire(len, align)?;
         Some(DeviceSlot { lease, arena: self.clone(), len })
     }
 
-    /// Lends `len` bytes as soon as they are free in one piece, in the order of asking.
+    /// `len` bytes as soon as they are free in one piece, in the order of asking.
     pub(crate) fn loan(&self, len: usize, align: usize) -> Result<DeviceLoan, MemoryError> {
         if len > self.pool.len() {
             let budget = self.pool.len() as u64;
             return Err(MemoryError::OverDeviceBudget { asked: len as u64, budget });
         }
-        Ok(DeviceLoan { queued: self.pool.lend(len, align), arena: self.clone(), len })
+        Ok(DeviceLoan { queued: self.pool.acquire(len, align), arena: self.clone(), len })
     }
 }
 
@@ -70,7 +70,7 @@ impl Future for DeviceLoan {
     }
 }
 
-/// A piece of a device's arena on loan, given back on drop.
+/// A piece of a device's arena in use, released on drop.
 pub(crate) struct DeviceSlot {
     lease: Lease,
     arena: DeviceArena,

@@ -8,15 +8,15 @@ use std::time::Duration;
 use super::error::MemoryError;
 use super::growth::{self, Refused};
 use super::mapping::{self, Mapping};
-use super::pool::{GRAIN, Lease, Pool, Queued};
+use super::pool::{GRAIN, Lease, Pool};
 use super::slot::{Loan, Slot};
 use crate::sys::memory_left;
 
-/// Host memory within a budget, lent out in [`Slot`]s of any length.
+/// Host memory within a budget, given out as [`Slot`]s of any length.
 ///
-/// The budget is a limit: its addresses are reserved at once, and its pages are touched when they are first needed, by whoever
-/// acquires a slot that reaches into them. The lowest free addresses are lent first, so that memory stays at the most that
-/// was ever held at once, and a little more. It is not given back to the system before the arena is dropped.
+/// The budget is a limit: its addresses are reserved at once, and its pages are touched when they are first needed, by the
+/// thread that acquires a slot that reaches into them. The lowest free addresses are used first, so that memory stays at the
+/// most that was ever held at once, and a little more. It is not returned to the system before the arena is dropped.
 ///
 /// The memory is anonymous, cacheable, 2 MiB-aligned and never moves, so that io_uring and a GPU driver can both
 /// register it, as it grows. It lies in reserved huge pages where there are enough for the whole budget, else in transparent
@@ -54,8 +54,8 @@ impl Arena {
         Ok(Self { mapping: Arc::new(mapping), pool: Pool::new(len), is_touched: true, is_watched: Arc::default() })
     }
 
-    /// The same for memory of which all is filled once, from its start to its end: it is touched ahead of whoever fills it, by
-    /// threads of its own, and not to be registered with anybody, which would touch it first.
+    /// The same for memory of which all is filled once, from its start to its end: threads touch it ahead of the reads that fill
+    /// it. It must not be registered with a ring or a driver, which would touch it first.
     pub(crate) fn touched_meanwhile(budget: u64) -> Result<Self, MemoryError> {
         let len = Self::len_of(budget)?;
         if let Some(left) = memory_left::bytes().filter(|&left| left < budget) {
@@ -74,7 +74,7 @@ impl Arena {
         }
     }
 
-    /// Whether memory is touched before it is lent.
+    /// Whether memory is touched before it is in a slot.
     pub(crate) fn is_touched(&self) -> bool {
         self.is_touched
     }
@@ -87,17 +87,17 @@ impl Arena {
         self.mapping.touch_to(len.min(self.pool.len())).map_err(|refused| refused.error)
     }
 
-    /// The most bytes that may be lent at once.
+    /// The most bytes that may be in use at once.
     pub fn budget(&self) -> u64 {
         self.pool.len() as u64
     }
 
-    /// Bytes on loan now, counted in whole 4 KiB.
+    /// Bytes in use now, counted in whole 4 KiB.
     pub fn on_loan(&self) -> u64 {
-        self.pool.lent() as u64
+        self.pool.in_use() as u64
     }
 
-    /// Bytes whose pages are there: the most that were ever lent at once, and a little more. Never less than it was.
+    /// Bytes whose pages are there: the most that were ever in use at once, and a little more. Never less than it was.
     pub fn touched(&self) -> u64 {
         self.mapping.touched() as u64
     }
@@ -107,10 +107,10 @@ impl Arena {
         self.mapping.pages()
     }
 
-    /// Lends `len` bytes as soon as they are free in one piece, in the order of asking. Where their pages are not there yet,
-    /// the thread that is given the slot touches them.
+    /// Acquires `len` bytes as soon as they are free in one piece, in the order of asking. Where their pages are not there yet,
+    /// the thread that acquires the slot touches them.
     ///
-    /// Whoever holds slots and awaits more than what is left waits for itself.
+    /// A task that holds slots and awaits more than what is left waits for itself.
     ///
     /// # Errors
     /// [`MemoryError::OverBudget`] at once where `len` exceeds the budget.
@@ -118,51 +118,54 @@ impl Arena {
         self.loan_aligned(len, GRAIN)
     }
 
-    /// Lends `len` bytes if they are free in one piece now and nobody waits for memory.
+    /// Acquires `len` bytes if they are free in one piece now and no request waits for memory.
     ///
     /// # Errors
     /// [`MemoryError::OverBudget`] where `len` exceeds the budget, and [`MemoryError::NotLeft`] or [`MemoryError::Refused`]
-    /// where the machine has not as much, whatever is given back.
+    /// where the machine does not have as much, whatever is released.
     pub fn try_loan(&self, len: usize) -> Result<Option<Slot>, MemoryError> {
         self.try_loan_aligned(len, GRAIN)
     }
 
     pub(crate) fn loan_aligned(&self, len: usize, align: usize) -> Result<Loan, MemoryError> {
         self.check(len)?;
-        Ok(Loan::new(self.pool.lend(len, align), self.clone(), len, align))
+        Ok(Loan::new(self.pool.acquire(len, align), self.clone(), len))
     }
 
     pub(crate) fn try_loan_aligned(&self, len: usize, align: usize) -> Result<Option<Slot>, MemoryError> {
         self.check(len)?;
-        let lease = self.pool.try_lend(len, align).or_else(|| {
+        let lease = self.pool.try_acquire(len, align).or_else(|| {
             if self.pool.is_limited() {
                 self.look_again();
             }
-            self.pool.try_lend(len, align)
+            self.pool.try_acquire(len, align)
         });
-        match lease {
-            Some(lease) => self.slot(lease, len),
-            None => Ok(None),
-        }
-    }
-
-    /// The slot of what was lent, where its pages are there or can be; nothing where it must wait for what others hold.
-    pub(super) fn slot(&self, lease: Lease, len: usize) -> Result<Option<Slot>, MemoryError> {
-        match self.mapping.touch_to(lease.end()) {
-            Ok(()) => Ok(Some(Slot::new(lease, Arc::clone(&self.mapping), len))),
-            Err(Refused { error, reachable }) => {
-                // Another may have touched more meanwhile.
-                self.pool.limit(reachable.max(self.mapping.touched()));
-                if len.max(1).next_multiple_of(GRAIN) > reachable { Err(error) } else { Ok(None) }
+        let Some(lease) = lease else { return Ok(None) };
+        match self.slot(lease, len)? {
+            Ok(slot) => Ok(Some(slot)),
+            Err(NotThere { lease, limit }) => {
+                self.pool.limit(limit);
+                drop(lease);
+                Ok(None)
             }
         }
     }
 
-    pub(super) fn queue_first(&self, len: usize, align: usize) -> Queued {
-        self.pool.lend_first(len, align)
+    /// The slot of a lease, where its pages are there or can be; else the lease, which must wait for what others hold.
+    pub(super) fn slot(&self, lease: Lease, len: usize) -> Result<Result<Slot, NotThere>, MemoryError> {
+        let Err(Refused { error, reachable }) = self.mapping.touch_to(lease.end()) else {
+            return Ok(Ok(Slot::new(lease, Arc::clone(&self.mapping), len)));
+        };
+        // Another thread may have touched more meanwhile.
+        let limit = reachable.max(self.mapping.touched());
+        if len.max(1).next_multiple_of(GRAIN) <= reachable {
+            return Ok(Err(NotThere { lease, limit }));
+        }
+        self.pool.limit(limit);
+        Err(error)
     }
 
-    /// While somebody waits for what the machine did not have, a thread looks whether it has it by now: nothing of ours tells.
+    /// While a request waits for what the machine did not have, a thread looks whether it has it by now: no event of ours says so.
     pub(super) fn watch(&self) {
         /// Before each look, since memory that is there for a moment may be refused again and again.
         const PAUSE: Duration = Duration::from_millis(100);
@@ -178,32 +181,32 @@ impl Arena {
                     continue;
                 }
                 arena.is_watched.store(false, Ordering::SeqCst);
-                // Who came to wait before that was stored relies on this thread.
+                // A request that came to wait before that was stored relies on this thread.
                 let is_done = !arena.pool.is_limited() || !arena.pool.has_waiting();
                 if is_done || arena.is_watched.swap(true, Ordering::SeqCst) {
                     return;
                 }
             }
         };
-        // Without a thread it waits until what others hold comes back.
+        // Without a thread it waits until others release what they hold.
         if thread::Builder::new().name("forebay-memory".into()).spawn(look).is_err() {
             self.is_watched.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Lends again what the machine did not have, where it has it by now.
+    /// Allows again what the machine did not have, where it has it by now.
     fn look_again(&self) {
         let len = self.pool.len();
         let left = self.mapping.left();
         self.pool.limit(left.map_or(len, |left| growth::reachable(self.mapping.touched(), left, len)));
     }
 
-    /// What may be registered with a ring or a driver by now: start and length in bytes. All that is lent lies in it.
+    /// What may be registered with a ring or a driver by now: start and length in bytes. All slots lie in it.
     pub(crate) fn touched_span(&self) -> (NonNull<u8>, usize) {
         (self.mapping.at(0), self.mapping.touched())
     }
 
-    /// Whether some of it was lost to a ring that broke. Whoever asks after a loan was pending is woken when it is.
+    /// Whether some of it was lost to a ring that broke. A waiter that looks after its poll was pending is woken when it is.
     pub(crate) fn has_lost(&self) -> bool {
         self.pool.has_lost()
     }
@@ -220,6 +223,13 @@ impl Arena {
         }
         Ok(())
     }
+}
+
+/// A lease whose pages the machine does not have now, and up to where it has them.
+#[derive(Debug)]
+pub(super) struct NotThere {
+    pub(super) lease: Lease,
+    pub(super) limit: usize,
 }
 
 impl fmt::Debug for Arena {

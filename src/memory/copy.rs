@@ -37,8 +37,8 @@ fn stream(to: &mut [u8], from: &[u8]) {
             }
         }
     }
-    // SAFETY: as above. Streamed stores are weakly ordered: without the fence, what later tells another thread of these
-    // bytes could be seen before them.
+    // SAFETY: as above. Streamed stores are weakly ordered: without the fence, another thread could see a later store that
+    // announces these bytes before the bytes.
     unsafe { _mm_sfence() };
     to[lines..].copy_from_slice(&from[lines..]);
 }

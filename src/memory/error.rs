@@ -5,7 +5,7 @@ use nix::libc;
 use crate::sys::{limits, process};
 use crate::units::Size;
 
-/// Why memory could not be had.
+/// Why there is no memory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
@@ -68,7 +68,7 @@ pub enum MemoryError {
     Refused {
         /// Bytes asked for.
         bytes: u64,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -14,7 +14,7 @@ use super::growth::{self, HUGE, Refused};
 use crate::sync::lock;
 use crate::sys::memory_left;
 
-/// The memory itself. Unmapped when the arena, and everything lent from it, is gone.
+/// The memory itself. Unmapped when the arena, and every slot of it, is gone.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Mapping {
 }
 
 // SAFETY: `base` points into `map`, which lives as long and never moves; access through it is divided by the pool,
-// which lends every byte to one slot at a time.
+// which gives every byte to one slot at a time.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; a shared `Mapping` only hands out addresses.
 unsafe impl Sync for Mapping {}
@@ -50,7 +50,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The same for memory that is touched by others than who is lent it, see [`touch_meanwhile`].
+    /// The same for memory that other threads touch than those that acquire it, see [`touch_meanwhile`].
     pub(super) fn untouched(len: usize) -> Result<Self, MemoryError> {
         let mapping = Self::reserved_huge(len).map_or_else(|| Self::transparent(len), Ok)?;
         mapping.touched.store(len, Ordering::Release);
@@ -96,7 +96,7 @@ impl Mapping {
     }
 
     pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
-        // SAFETY: the pool only lends offsets inside the mapping, so the address stays inside it.
+        // SAFETY: the pool only gives offsets inside the mapping, so the address stays inside it.
         unsafe { self.base.add(offset) }
     }
 
@@ -131,7 +131,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Bytes that the machine has left for this memory, where it tells.
+    /// Bytes that the machine has left for this memory, where it says.
     pub(super) fn left(&self) -> Option<u64> {
         #[cfg(test)]
         if let Some(left) = *lock(&self.left) {
@@ -148,7 +148,7 @@ impl Mapping {
     /// into it.
     fn touch(&self, from: usize, to: usize) -> io::Result<()> {
         const SHARE: usize = 64 << 20;
-        let threads = processors().min((to - from).div_ceil(SHARE)).min(MOST_THREADS);
+        let threads = cpus().min((to - from).div_ceil(SHARE)).min(MOST_THREADS);
         if threads <= 1 {
             return self.populate(from, to - from);
         }
@@ -158,7 +158,7 @@ impl Mapping {
                 .step_by(share)
                 .map(|at| {
                     let work = move || self.populate(at, share.min(to - at));
-                    // Where no thread can be had, this one does its work.
+                    // Where no thread starts, this one does its work.
                     thread::Builder::new().spawn_scoped(scope, work).map_err(|_| work())
                 })
                 .collect();
@@ -177,7 +177,7 @@ impl Mapping {
         match self.map.advise_range(Advice::PopulateWrite, self.shift + from, len) {
             // Before Linux 5.14 pages are given at first use instead.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-            answer => answer,
+            outcome => outcome,
         }
     }
 }
@@ -185,18 +185,18 @@ impl Mapping {
 /// More of them only wait for each other in the kernel.
 const MOST_THREADS: usize = 16;
 
-fn processors() -> usize {
+fn cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Has the pages given from the start on, by threads that end when all are, or when nobody has the memory any more. What
-/// is used before they come to it is given at its first use; that its content stays is the kernel's promise.
+/// Has the pages given from the start on, by threads that end when all are, or when the memory is released. What is used before
+/// they come to it is given at its first use; that its content stays is the kernel's promise.
 pub(super) fn touch_meanwhile(mapping: &Arc<Mapping>) {
-    /// Small enough that whoever fills the memory does not come to it first.
+    /// Small enough that the reads that fill the memory do not come to it first.
     const STEP: usize = 8 << 20;
     let next = Arc::new(AtomicUsize::new(0));
-    // One processor is for whoever fills it.
-    for _ in 0..(processors() - 1).clamp(1, MOST_THREADS).min(mapping.len.div_ceil(STEP)) {
+    // One CPU is for the reads that fill it.
+    for _ in 0..(cpus() - 1).clamp(1, MOST_THREADS).min(mapping.len.div_ceil(STEP)) {
         let (mapping, next) = (Arc::downgrade(mapping), Arc::clone(&next));
         let touch = move || {
             while let Some(mapping) = mapping.upgrade() {

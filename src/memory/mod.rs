@@ -1,6 +1,6 @@
-//! Host memory that bytes land in: one arena within a budget, lent out in slots.
+//! Host memory that bytes land in: one arena within a budget, given out in slots.
 //!
-//! Owns: the mapping, how much of it has pages, who has which part of it, and who waits. May touch: nothing above it. The
+//! Owns: the mapping, how much of it has pages, which parts are in use, and which requests wait. May touch: nothing above it. The
 //! storage engines register the arena with their rings, and the device layer the same memory with its driver, as it grows.
 
 mod arena;

@@ -6,13 +6,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::arena::Arena;
+use super::arena::{Arena, NotThere};
 use super::error::MemoryError;
 use super::mapping::Mapping;
 use super::pool::{Lease, Queued};
 
-/// A piece of an [`Arena`](super::Arena) on loan: page-aligned memory of the length asked for, for its holder alone,
-/// given back on drop.
+/// A piece of an [`Arena`](super::Arena) in use: page-aligned memory of the length asked for, for its holder alone,
+/// released on drop.
 ///
 /// Its bytes are whatever was there before.
 pub struct Slot {
@@ -39,7 +39,7 @@ impl Slot {
         (Self { lease: first, mapping: self.mapping, len: len.min(at) }, rest)
     }
 
-    /// Says that this will never be given back, to who waits for it.
+    /// Says that this will never be released, to those that wait for it.
     pub(crate) fn lose(&self) {
         self.lease.lose();
     }
@@ -61,7 +61,7 @@ impl Deref for Slot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the pool lends `start..start + len` to this slot alone, inside the mapping, which the slot keeps
+        // SAFETY: the pool gives `start..start + len` to this slot alone, inside the mapping, which the slot keeps
         // alive; anonymous memory is always initialised. A reader that lets the kernel write here owns the slot until
         // the kernel is done (see `storage::request`), so no reference exists meanwhile.
         unsafe { std::slice::from_raw_parts(self.address().as_ptr(), self.len) }
@@ -87,7 +87,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A [`Slot`] to come: ready once enough memory is free and everyone who asked before has been served. An error where the
+/// A [`Slot`] to come: ready once enough memory is free and every request before it has been served. An error where the
 /// machine has less than the budget says, and not as much as this asks for.
 #[derive(Debug)]
 #[must_use = "a loan that is not awaited is given up"]
@@ -95,12 +95,11 @@ pub struct Loan {
     queued: Queued,
     arena: Arena,
     len: usize,
-    align: usize,
 }
 
 impl Loan {
-    pub(super) fn new(queued: Queued, arena: Arena, len: usize, align: usize) -> Self {
-        Self { queued, arena, len, align }
+    pub(super) fn new(queued: Queued, arena: Arena, len: usize) -> Self {
+        Self { queued, arena, len }
     }
 }
 
@@ -114,10 +113,11 @@ impl Future for Loan {
                 this.arena.watch();
                 return Poll::Pending;
             };
-            match this.arena.slot(lease, this.len).transpose() {
-                Some(outcome) => return Poll::Ready(outcome),
+            match this.arena.slot(lease, this.len) {
+                Ok(Ok(slot)) => return Poll::Ready(Ok(slot)),
                 // Its turn had come, and still has.
-                None => this.queued = this.arena.queue_first(this.len, this.align),
+                Ok(Err(NotThere { lease, limit })) => this.queued.requeue(lease, limit),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! An arena that grows: what is touched follows what is lent, and what the machine does not have is refused or waited for.
+//! An arena that grows: what is touched follows what is in use, and what the machine does not have is refused or waited for.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ fn poll(loan: &mut Loan) -> Poll<Result<Slot, MemoryError>> {
 }
 
 #[test]
-fn what_is_touched_follows_what_is_lent_and_reaches_the_budget() {
+fn what_is_touched_follows_what_is_in_use_and_reaches_the_budget() {
     let arena = Arena::new(64 << 20).unwrap();
     assert_eq!(arena.touched(), 2 << 20);
     drop(arena.try_loan(4096).unwrap().unwrap());
@@ -75,9 +75,31 @@ fn what_others_hold_is_waited_for_where_the_machine_has_no_more() {
     assert_eq!((arena.on_loan(), arena.touched()), (0, 8 << 20));
 }
 
-/// Its holder awaits more, and nobody asks or gives back meanwhile.
+/// All were served with memory that the machine does not have any more, and each may notice it first.
 #[test]
-fn memory_that_the_machine_has_again_is_lent_to_who_waits_alone() {
+fn requests_keep_their_turn_where_the_machine_has_less_than_it_had() {
+    for noticing in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let arena = Arena::new(1 << 40).unwrap();
+        let held = arena.try_loan(8 * MIB).unwrap().unwrap();
+        let mut waiting = [6, 7, 8].map(|len| arena.loan(len * MIB).unwrap());
+        arena.pretend_left(Some(0));
+        for i in noticing {
+            assert!(poll(&mut waiting[i]).is_pending());
+        }
+        drop(held);
+        for i in 0..3 {
+            for later in &mut waiting[i + 1..] {
+                assert!(poll(later).is_pending(), "one came before {i} after {noticing:?}");
+            }
+            let Poll::Ready(Ok(slot)) = poll(&mut waiting[i]) else { panic!("{i} was not served after {noticing:?}") };
+            drop(slot);
+        }
+    }
+}
+
+/// Its holder awaits more, and no other request comes or ends meanwhile.
+#[test]
+fn memory_that_the_machine_has_again_is_for_the_one_that_waits() {
     let arena = Arena::new(1 << 40).unwrap();
     let held = arena.try_loan(8 * MIB).unwrap().unwrap();
     arena.pretend_left(Some(0));
@@ -92,7 +114,7 @@ fn memory_that_the_machine_has_again_is_lent_to_who_waits_alone() {
 
 /// It was asked for while the machine still had it.
 #[test]
-fn who_waits_for_more_than_there_will_be_hears_of_it() {
+fn a_request_for_more_than_there_will_be_fails() {
     let arena = Arena::new(16 << 20).unwrap();
     let held = arena.try_loan(8 * MIB).unwrap().unwrap();
     let mut large = arena.loan(12 * MIB).unwrap();

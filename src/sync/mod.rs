@@ -20,13 +20,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(not(forebay_loom))]
 pub(crate) mod checked {
     pub(crate) use super::lock;
-    pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
+    pub(crate) use std::sync::{Arc, Mutex};
 }
 
 /// std's, or loom's under `--cfg forebay_loom`.
 #[cfg(forebay_loom)]
 pub(crate) mod checked {
-    pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
+    use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::{Arc, Mutex};
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
