@@ -15,7 +15,7 @@ pub(crate) trait Memory: fmt::Debug + Send + Sync {
     /// How many they are.
     fn len(&self) -> usize;
 
-    /// Says that these may never be given back, to who waits for some.
+    /// Says that these may never be released, to those that wait for some.
     fn lose(&self) {}
 
     /// Themselves, where they are in host memory.
@@ -35,6 +35,14 @@ pub(crate) struct Span {
 /// Numbers the orders given to one [`Copier`], in the order they are carried out.
 pub(crate) type Ticket = u64;
 
+/// An order that a [`Copier`] took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ordered {
+    pub(crate) ticket: Ticket,
+    /// All that is read for it is pinned, where that matters.
+    pub(crate) is_pinned: bool,
+}
+
 /// A stream of copies between slots and one device. Copies are carried out in the order given, while the caller does
 /// something else; what they read and write is kept until they are done, also when the copier is dropped.
 ///
@@ -49,12 +57,12 @@ pub(crate) trait Copier: fmt::Debug + Send {
         source: Box<dyn HoldsSlot>,
         memory: &Arc<dyn Memory>,
         spans: &[Span],
-    ) -> Result<Ticket, DeviceError>;
+    ) -> Result<Ordered, DeviceError>;
 
     /// Lets go of what is done and says which ticket is the first that is not.
     fn first_pending(&mut self) -> Result<Ticket, DeviceError>;
 
-    /// The device has failed: says of all that is in flight that it may never be given back. It is kept all the same.
+    /// The device has failed: says of all that is in flight that it may never be released. It is kept all the same.
     fn give_up(&mut self);
 
     /// Whether many spans are ordered in one call, so that packing them first gains nothing.

@@ -8,7 +8,7 @@ use super::error::DeviceError;
 use super::handle::Device;
 
 /// Memory of a device in one piece, of the caller's own, for bytes that must lie where the caller says:
-/// [`Carrier::carry_into`](crate::Carrier::carry_into) fills it. Freed on drop, after what is under way.
+/// [`Carrier::carry_into`](crate::Carrier::carry_into) fills it. Freed on drop, after what is in flight.
 ///
 /// Its bytes are whatever was there before.
 pub struct DeviceBuffer {
@@ -40,7 +40,7 @@ impl DeviceBuffer {
     }
 
     /// Where it begins in the memory of the CUDA device, a `CUdeviceptr`; `None` on the host. Valid for as long as `self`
-    /// is. Whoever frees `self` sees to it that no work of the device's is using it any more.
+    /// is. Before `self` is dropped, no work of the device may use it any more.
     pub fn device_address(&self) -> Option<u64> {
         self.device.context().map(|_| self.memory.address())
     }

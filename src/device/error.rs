@@ -19,7 +19,7 @@ impl fmt::Display for DeviceError {
     }
 }
 
-/// The message tells the fault in full.
+/// The message has the fault in full.
 impl std::error::Error for DeviceError {}
 
 /// Why a device cannot do what was asked.
@@ -73,7 +73,7 @@ pub enum DeviceFault {
         /// Which, and how.
         code: CudaCode,
     },
-    /// Host memory could not be had, in its own words.
+    /// There is no host memory, in the words of its error.
     #[error("{reason}")]
     NoHostMemory {
         /// What is wrong and what to do.

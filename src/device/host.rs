@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::backend::{Copier, Memory, Span, Ticket};
+use super::backend::{Copier, Memory, Ordered, Span, Ticket};
 use super::error::{DeviceError, DeviceFault};
 use crate::memory::{Arena, HoldsSlot, MemoryError, Slot};
 
@@ -71,7 +71,7 @@ impl Copier for HostCopier {
         source: Box<dyn HoldsSlot>,
         memory: &Arc<dyn Memory>,
         spans: &[Span],
-    ) -> Result<Ticket, DeviceError> {
+    ) -> Result<Ordered, DeviceError> {
         let outside = || DeviceError { device: "host".into(), fault: DeviceFault::Outside };
         let bytes = &memory.as_host().ok_or_else(outside)?.bytes;
         let mut bytes = bytes.write().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ impl Copier for HostCopier {
             to.copy_from_slice(from);
         }
         self.done += 1;
-        Ok(self.done - 1)
+        Ok(Ordered { ticket: self.done - 1, is_pinned: true })
     }
 
     fn first_pending(&mut self) -> Result<Ticket, DeviceError> {

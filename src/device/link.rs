@@ -15,18 +15,18 @@ use crate::sync::ThreadError;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LinkRates {
-    /// From pinned host memory to the device, with one copy under way while the next is ordered.
+    /// From pinned host memory to the device, with one copy in flight while the next is ordered.
     pub to_device: f64,
     /// From the device to pinned host memory, each waited for.
     pub to_host: f64,
 }
 
-/// Copies under way at once.
+/// Copies in flight at once.
 const AT_ONCE: usize = 2;
 
 impl Device {
     /// Measures copies of `chunk` bytes to the device and back, each way for `time`, with memory of its own that is pinned and
-    /// given back: what a route through host memory can reach at most. `None` for the host, which has no link.
+    /// released: what a route through host memory can reach at most. `None` for the host, which has no link.
     ///
     /// # Errors
     /// [`DeviceError`] where the driver refuses, or there is no thread, or no memory for three such chunks.
@@ -64,7 +64,7 @@ fn measure(device: &Device, cuda: &Arc<CudaDevice>, chunk: usize, time: Duration
     while start.elapsed() < time || ordered < AT_ONCE as u64 {
         match arena.try_loan(chunk).map_err(no_memory)? {
             Some(slot) => {
-                last = copier.to_device(Box::new(slot), &memory, &spans)?;
+                last = copier.to_device(Box::new(slot), &memory, &spans)?.ticket;
                 ordered += 1;
             }
             None => thread::yield_now(),
@@ -76,8 +76,8 @@ fn measure(device: &Device, cuda: &Arc<CudaDevice>, chunk: usize, time: Duration
     }
     let to_device = (ordered * chunk as u64) as f64 / start.elapsed().as_secs_f64();
 
-    let lent: Option<Slot> = arena.try_loan(chunk).map_err(no_memory)?;
-    let mut slot = lent.ok_or_else(|| no_memory(MemoryError::OverBudget { asked: chunk as u64, budget }))?;
+    let free: Option<Slot> = arena.try_loan(chunk).map_err(no_memory)?;
+    let mut slot = free.ok_or_else(|| no_memory(MemoryError::OverBudget { asked: chunk as u64, budget }))?;
     let (start, mut copied) = (Instant::now(), 0_u64);
     while start.elapsed() < time || copied == 0 {
         slot = copier.to_host(&memory, 0, slot)?;

@@ -14,7 +14,7 @@ mod host;
 mod link;
 
 pub(crate) use arena::{DeviceArena, DeviceLoan, DeviceSlot};
-pub(crate) use backend::{Copier, Memory, Span, Ticket};
+pub(crate) use backend::{Copier, Memory, Ordered, Span, Ticket};
 pub use buffer::DeviceBuffer;
 #[cfg(test)]
 pub(crate) use cuda::kept_or_not;

@@ -226,7 +226,11 @@ impl Flight {
             Step::Upload(mut upload, window, failures, carried) => match Pin::new(&mut upload).poll(context) {
                 Poll::Pending => return self.stay(Step::Upload(upload, window, failures, carried)),
                 Poll::Ready(Err(error)) => return Next::Failed(window, error),
-                Poll::Ready(Ok(landed)) => Step::Over(window, Memory::on_device(landed), failures, carried),
+                Poll::Ready(Ok(landed)) => {
+                    let mut carried = carried;
+                    carried += landed.carried();
+                    Step::Over(window, Memory::on_device(landed), failures, carried)
+                }
             },
             Step::Refused(error, window) => return Next::Failed(window, error),
             over @ (Step::Over(..) | Step::Failed(_) | Step::Between) => return self.stay(over),

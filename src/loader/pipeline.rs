@@ -423,6 +423,8 @@ fn share_of(rest: &mut RouteBytes, bytes: u64) -> RouteBytes {
         *rest -= *of;
         left -= *of;
     }
+    share.unpinned = rest.unpinned.min(share.bounce + share.cached);
+    rest.unpinned -= share.unpinned;
     share
 }
 

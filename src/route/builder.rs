@@ -96,7 +96,8 @@ impl CarrierBuilder {
     }
 
     /// The most bytes of host memory that reads land in. On a CUDA device it is passed through, and pinned as it grows, from what
-    /// two windows of reads take (64 MiB, unless chunks are larger); on the host it is what [`ReaderBuilder::budget`] says.
+    /// two windows of reads take (64 MiB, unless chunks are larger); what the driver refuses to pin later is copied all the same,
+    /// see [`RouteBytes::unpinned`](super::RouteBytes::unpinned). On the host it is what [`ReaderBuilder::budget`] says.
     pub fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self

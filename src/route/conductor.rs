@@ -20,7 +20,7 @@ use super::bytes::RouteBytes;
 use super::error::CarryError;
 use super::job::{Job, Load, Piece, Place};
 use super::pack::packed;
-use crate::device::{Copier, DeviceError, DeviceSlot, Event, Memory, Span, Ticket};
+use crate::device::{Copier, DeviceError, DeviceSlot, Event, Memory, Ordered, Span, Ticket};
 #[cfg(test)]
 use crate::emulated::mutant;
 use crate::memory::HoldsSlot;
@@ -61,7 +61,7 @@ impl Conductor {
 
     /// Takes a job; one that cannot be taken is dropped, which its waiter hears.
     pub(super) fn take(&self, job: Job) {
-        self.send(Message::Carry(job));
+        self.send(Message::Carry(Box::new(job)));
     }
 
     /// Gives device memory back once all of `uses` have passed.
@@ -90,7 +90,7 @@ impl Conductor {
 
 #[derive(Debug)]
 enum Message {
-    Carry(Job),
+    Carry(Box<Job>),
     Release(Released),
 }
 
@@ -192,7 +192,7 @@ impl Work {
         while !self.closed {
             match self.inbox.try_recv() {
                 Ok(Message::Carry(job)) => {
-                    let key = self.jobs.insert(job);
+                    let key = self.jobs.insert(*job);
                     self.to_begin.push_back(key);
                 }
                 Ok(Message::Release(released)) => self.released.push(released),
@@ -261,7 +261,7 @@ impl Work {
         job: usize,
         mut source: Box<dyn HoldsSlot>,
         mut spans: Vec<Span>,
-        bytes: RouteBytes,
+        mut bytes: RouteBytes,
         place: Place,
     ) {
         if let Some(error) = self.broken.get() {
@@ -274,7 +274,12 @@ impl Work {
         }
         let memory = self.jobs[job].memory();
         match self.copier.to_device(source, memory, &spans) {
-            Ok(ticket) => self.copying.push_back(Copying { ticket, job, bytes }),
+            Ok(Ordered { ticket, is_pinned }) => {
+                if !is_pinned {
+                    bytes.unpinned = spans.iter().map(|span| span.len as u64).sum();
+                }
+                self.copying.push_back(Copying { ticket, job, bytes });
+            }
             Err(error) => {
                 self.refused = Some(error.clone());
                 self.jobs[job].fail(place.error(error));

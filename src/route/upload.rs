@@ -151,10 +151,11 @@ impl Future for Upload {
                 let (there, whole) = (Arc::clone(there), 0..this.len);
                 let outcome = outcome.unwrap_or_else(|_| Err(this.failed(this.core.ended())));
                 this.state = State::Over(None);
-                Poll::Ready(
-                    outcome
-                        .map(|carried| Landed::on_device(&this.core, there, std::iter::once(whole).collect(), carried)),
-                )
+                Poll::Ready(outcome.map(|carried| {
+                    // Which routes its bytes came by was counted when they were read.
+                    this.core.tally.add(carried);
+                    Landed::on_device(&this.core, there, std::iter::once(whole).collect(), carried)
+                }))
             }
             State::Over(outcome) => outcome.take().map_or(Poll::Pending, Poll::Ready),
         }

@@ -8,6 +8,7 @@ pub mod effort;
 pub mod emulated;
 pub mod emulator;
 pub mod fuse;
+pub mod heard;
 pub mod knobs;
 pub mod mounts;
 pub mod privilege;

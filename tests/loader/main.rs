@@ -4,7 +4,7 @@
 mod bytes;
 #[path = "../common/mod.rs"]
 mod common;
-mod heard;
+use common::heard;
 #[path = "../pack/made.rs"]
 mod made;
 mod stream;

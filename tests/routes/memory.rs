@@ -1,11 +1,12 @@
-//! Memory of the device and pinned memory: what cannot be had is refused with the numbers, what is lent out is waited for.
+//! Memory of the device and pinned memory: what is not there is refused with the numbers, what is in use is waited for.
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use forebay::{BuildError, Carry, CarryError, CarryFault, DeviceFault, Landed, MemoryError, Route};
+use forebay::{BuildError, Carry, CarryError, CarryFault, DeviceFault, Extent, Landed, MemoryError, Route};
 
 use crate::common::emulated::clean;
+use crate::common::heard;
 use crate::common::watchdog::eventually;
 use crate::rig::{Files, builder, carrier, check, ways, whole, works};
 
@@ -88,22 +89,63 @@ fn pinned_memory_grows_with_what_is_in_flight_and_is_steady_then() {
     });
 }
 
+/// While the device holds up its copies, the driver refuses to pin what is read into next: it is copied all the same, counted as
+/// unpinned and warned of once. What it does not refuse later is pinned.
 #[test]
-fn a_driver_that_pins_no_more_is_an_error_of_what_is_carried_alone() {
-    clean("", |control| {
-        let files = Files::one(90 << 20);
-        let builder = builder().route(Route::Bounce).budget(1 << 30).chunk(1 << 20).device_budget(200 << 20);
-        let carrier = builder.build().unwrap();
-        let file = carrier.open(&files.paths[0]).unwrap();
-        control.script("paused=1; fail=cuMemHostRegister_v2@1+:2");
-        let carry = carrier.carry(&[whole(&file)]);
-        assert!(eventually(|| carrier.reader().arena().touched() > 64 << 20));
-        control.script("paused=0");
-        let error = carry.wait().unwrap_err();
-        assert!(error.to_string().contains("cuMemHostRegister failed with CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
-        control.script("clear");
-        check(&carrier.carry_blocking(&[whole(&file)]).unwrap(), &[(0, 0, 90 << 20)]);
-        assert_eq!(carrier.reader().arena().on_loan(), 0);
+fn memory_that_the_driver_refuses_to_pin_later_is_copied_unpinned() {
+    const LEN: u64 = 150 << 20;
+    const REGISTER: &str = "cuMemHostRegister_v2";
+    const OUT_OF_MEMORY: &str = "fail=cuMemHostRegister_v2@1";
+    clean("pageable; no_spanning", |control| {
+        heard::listen();
+        let files = Files::one(LEN);
+        // All pieces, or the next piece alone, whole and in segments; by one call for many copies and by one for each.
+        let next = format!("{OUT_OF_MEMORY}:2; fail={REGISTER}@2:2");
+        for (number, (refused, batch)) in
+            [(format!("{OUT_OF_MEMORY}+:2"), true), (next, true), (format!("{OUT_OF_MEMORY}+:2"), false)]
+                .iter()
+                .enumerate()
+        {
+            if !batch {
+                control.script("no_batch");
+            }
+            let builder = builder().route(Route::Bounce).budget(1 << 40).chunk(1 << 20).device_budget(2 * LEN);
+            let carrier = builder.build().unwrap();
+            let arena = carrier.reader().arena();
+            let file = carrier.open(&files.paths[0]).unwrap();
+            control.script(&format!("paused=1; {refused}"));
+            // What is beyond the first 64 MiB is held for what is carried back to the host below.
+            let carry = carrier.carry(&[whole(&file)]);
+            assert!(eventually(|| arena.on_loan() >= LEN));
+            control.script("paused=0");
+            let landed = carry.wait().unwrap();
+            check(&landed, &[(0, 0, LEN)]);
+            let carried = landed.carried();
+            assert_eq!(carried.bounce, LEN);
+            let there = if refused.contains('+') { LEN - (66 << 20)..=LEN } else { 60 << 20..=68 << 20 };
+            assert!(there.contains(&carried.unpinned), "{carried}, {refused}");
+            assert!(carried.to_string().ends_with(&format!("; {} copied from unpinned memory", carried.unpinned)));
+            assert_eq!(carrier.carried(), carried);
+            let warnings = heard::warnings("stay unpinned");
+            assert_eq!(warnings.len(), number + 1, "{warnings:?}");
+            assert!(
+                warnings.iter().all(|said| said.contains("cuMemHostRegister failed with CUDA_ERROR_OUT_OF_MEMORY"))
+            );
+
+            // To and from memory that was refused, which the driver is not asked for again.
+            control.script("clear");
+            control.reset_calls();
+            let held = carrier.reader().read_blocking(&[Extent::new(&file, 0, 80 << 20)]).unwrap();
+            check(&landed, &[(0, 0, LEN)]);
+            drop(landed);
+            let again = carrier.carry_blocking(&[Extent::new(&file, 5, 20 << 20)]).unwrap();
+            check(&again, &[(0, 5, 20 << 20)]);
+            assert!(again.carried().unpinned >= 20 << 20, "{}", again.carried());
+            drop((held, again));
+            assert_eq!((control.calls(REGISTER), arena.on_loan()), (0, 0));
+            let pinned = carrier.carry_blocking(&[Extent::new(&file, 0, 20 << 20)]).unwrap();
+            assert_eq!(pinned.carried().unpinned, 0);
+        }
     });
 }
 

@@ -13,6 +13,8 @@ pub(super) struct Batch {
     to: Vec<DevicePtr>,
     from: Vec<DevicePtr>,
     lens: Vec<usize>,
+    /// The same of sources that are not pinned: each is a call of its own, which the driver returns from once it has them.
+    unpinned: Vec<(DevicePtr, DevicePtr, usize)>,
     /// The driver has a call for many copies, and has not refused it.
     at_once: bool,
 }
@@ -20,7 +22,7 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn new(library: &CudaLibrary) -> Self {
         let at_once = library.copy_batch.is_some() || library.copy_batch_12.is_some();
-        Self { to: Vec::new(), from: Vec::new(), lens: Vec::new(), at_once }
+        Self { to: Vec::new(), from: Vec::new(), lens: Vec::new(), unpinned: Vec::new(), at_once }
     }
 
     /// Whether many copies are one call.
@@ -32,13 +34,23 @@ impl Batch {
         self.to.clear();
         self.from.clear();
         self.lens.clear();
+        self.unpinned.clear();
     }
 
     /// Adds a copy.
-    pub(super) fn push(&mut self, to: DevicePtr, from: NonNull<u8>, len: usize) {
+    pub(super) fn push(&mut self, to: DevicePtr, from: NonNull<u8>, len: usize, is_pinned: bool) {
+        let from = from.as_ptr() as DevicePtr;
+        if !is_pinned {
+            return self.unpinned.push((to, from, len));
+        }
         self.to.push(to);
-        self.from.push(from.as_ptr() as DevicePtr);
+        self.from.push(from);
         self.lens.push(len);
+    }
+
+    /// Whether every source is pinned.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.unpinned.is_empty()
     }
 
     /// Orders the copies on `stream`. After an error some of them may be in flight.
@@ -47,14 +59,20 @@ impl Batch {
     /// Until the stream has passed, every source must stay as it is and every destination allocated. This thread has
     /// the device's context current.
     pub(super) unsafe fn submit(&mut self, device: &CudaDevice, stream: Stream) -> Result<(), DeviceError> {
+        let mut is_ordered = false;
         if self.at_once && self.lens.len() > 1 {
             // SAFETY: the caller's promise.
             match unsafe { self.submit_at_once(device.library(), stream) } {
                 Some(CudaCode::NOT_SUPPORTED) | None => self.at_once = false,
-                Some(code) => return device.check("cuMemcpyBatchAsync", code),
+                Some(code) => {
+                    device.check("cuMemcpyBatchAsync", code)?;
+                    is_ordered = true;
+                }
             }
         }
-        for ((&to, &from), &len) in self.to.iter().zip(&self.from).zip(&self.lens) {
+        let pinned = self.to.iter().zip(&self.from).zip(&self.lens).map(|((&to, &from), &len)| (to, from, len));
+        let pinned = pinned.take(if is_ordered { 0 } else { usize::MAX });
+        for (to, from, len) in pinned.chain(self.unpinned.iter().copied()) {
             // SAFETY: the caller's promise; `from` was made from a pointer, whose address it still is.
             let code = unsafe { (device.library().copy_to_device)(to, from as *const _, len, stream) };
             device.check("cuMemcpyHtoDAsync", code)?;

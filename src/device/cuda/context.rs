@@ -161,7 +161,7 @@ impl CudaDevice {
         self.library.check(call, code).map_err(|code| self.error(DeviceFault::Call { code }))
     }
 
-    /// The same where nobody can be told: something is being dropped.
+    /// The same where the error has no receiver: something is being dropped.
     pub(crate) fn check_at_drop(&self, call: &'static str, code: c_int) -> bool {
         let outcome = self.library.check(call, code);
         if let Err(code) = &outcome {
@@ -236,7 +236,7 @@ fn restore(library: &CudaLibrary, before: cuda::Context) {
     }
     // SAFETY: it was current on this thread a moment ago, or is null.
     if unsafe { (library.context_set_current)(before) } != 0 {
-        // SAFETY: none is current then. Were even that refused, nobody could be told.
+        // SAFETY: none is current then. Were even that refused, there would be no receiver for the error.
         let _ = unsafe { (library.context_set_current)(std::ptr::null_mut()) };
     }
 }
@@ -259,7 +259,7 @@ fn count(library: &CudaLibrary) -> Result<usize, DeviceFault> {
 
 fn pci_address(library: &CudaLibrary, device: c_int) -> Option<String> {
     let mut text = [0; 32];
-    // SAFETY: the driver writes at most as many bytes as it is told, the last of them zero.
+    // SAFETY: the driver writes at most as many bytes as it is given, the last of them zero.
     let answer = unsafe { (library.device_pci_bus_id)(text.as_mut_ptr(), text.len() as c_int, device) };
     let bytes: Vec<u8> = text.iter().take_while(|&&c| c != 0).map(|&c: &c_char| c as u8).collect();
     // The kernel writes it in small letters.

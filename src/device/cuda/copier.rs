@@ -12,8 +12,8 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::context::CudaDevice;
 use super::event::Event;
-use super::pinned::PinnedArena;
-use crate::device::backend::{Copier, Memory, Span, Ticket};
+use super::pinned::{PinnedArena, Run};
+use crate::device::backend::{Copier, Memory, Ordered, Span, Ticket};
 use crate::device::error::{DeviceError, DeviceFault};
 #[cfg(test)]
 use crate::emulated::mutant;
@@ -59,7 +59,8 @@ impl CudaCopier {
         })
     }
 
-    fn order(&mut self, source: &Slot, memory: &Arc<dyn Memory>, spans: &[Span]) -> Result<(), DeviceError> {
+    /// Whether all that the copies read is pinned.
+    fn order(&mut self, source: &Slot, memory: &Arc<dyn Memory>, spans: &[Span]) -> Result<bool, DeviceError> {
         self.batch.clear();
         let registered = self.pinned.registered(source.address(), source.len())?;
         for span in spans {
@@ -72,8 +73,8 @@ impl CudaCopier {
             let mut from = NonNull::from(held).cast::<u8>();
             let (mut to, mut left) = (memory.address() + span.to as u64, span.len);
             while left > 0 {
-                let len = registered.within_one(from, left);
-                self.batch.push(to, from, len);
+                let Run { len, is_pinned } = registered.run(from, left);
+                self.batch.push(to, from, len, is_pinned);
                 // SAFETY: `len <= left`, and `left` bytes from `from` on lie inside the slot.
                 from = unsafe { from.add(len) };
                 to += len as u64;
@@ -83,14 +84,29 @@ impl CudaCopier {
         drop(registered);
         // SAFETY: every source lies in `source` and every destination in `memory`, as just checked; the caller keeps both
         // until the stream has passed.
-        unsafe { self.batch.submit(&self.device, self.stream) }
+        unsafe { self.batch.submit(&self.device, self.stream)? };
+        Ok(self.batch.is_pinned())
+    }
+
+    /// The lengths of the copies that a slot takes. The conductor's copies go on while these are waited for, so the registrations
+    /// are not kept.
+    fn runs(&self, slot: &Slot) -> Result<Vec<usize>, DeviceError> {
+        let registered = self.pinned.registered(slot.address(), slot.len())?;
+        let (mut lens, mut done) = (Vec::new(), 0);
+        while done < slot.len() {
+            // SAFETY: `done` is inside the slot.
+            let Run { len, .. } = registered.run(unsafe { slot.address().add(done) }, slot.len() - done);
+            lens.push(len);
+            done += len;
+        }
+        Ok(lens)
     }
 
     fn outside(&self) -> DeviceError {
         self.device.error(DeviceFault::Outside)
     }
 
-    /// A device that failed may still read and write what it was given: it is never lent again, and stays pinned and
+    /// A device that failed may still read and write what it was given: it is never used again, and stays pinned and
     /// allocated.
     fn keep_for_ever(&self, source: Box<dyn HoldsSlot>, memory: &Arc<dyn Memory>) {
         source.slot().lose();
@@ -116,20 +132,24 @@ impl Copier for CudaCopier {
         source: Box<dyn HoldsSlot>,
         memory: &Arc<dyn Memory>,
         spans: &[Span],
-    ) -> Result<Ticket, DeviceError> {
+    ) -> Result<Ordered, DeviceError> {
         let event = match self.spare.pop() {
             Some(event) => event,
             None => Event::new(&self.device)?,
         };
-        let ordered = self.order(source.slot(), memory, spans).and_then(|()| event.record(self.stream));
-        if let Err(error) = ordered {
-            if !self.settle() {
-                self.keep_for_ever(source, memory);
+        let ordered = self.order(source.slot(), memory, spans);
+        let ordered = ordered.and_then(|is_pinned| event.record(self.stream).map(|()| is_pinned));
+        let is_pinned = match ordered {
+            Ok(is_pinned) => is_pinned,
+            Err(error) => {
+                if !self.settle() {
+                    self.keep_for_ever(source, memory);
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
         self.in_flight.push_back(InFlight { event, source, memory: Arc::clone(memory) });
-        Ok(self.first_pending + self.in_flight.len() as Ticket - 1)
+        Ok(Ordered { ticket: self.first_pending + self.in_flight.len() as Ticket - 1, is_pinned })
     }
 
     fn first_pending(&mut self) -> Result<Ticket, DeviceError> {
@@ -165,14 +185,16 @@ impl Copier for CudaCopier {
         }
         let device = Arc::clone(&self.device);
         let _current = device.enter()?;
-        let registered = self.pinned.registered(slot.address(), slot.len())?;
+        let lens = self.runs(&slot)?;
         let event = Event::new(&device)?;
         let (to, mut done) = (slot.address(), 0);
         let mut ordered = Ok(());
-        while done < slot.len() && ordered.is_ok() {
-            // SAFETY: `done` is inside the slot.
+        for len in lens {
+            if ordered.is_err() {
+                break;
+            }
+            // SAFETY: the runs are as long as the slot, so `done` is inside it.
             let to = unsafe { to.add(done) };
-            let len = registered.within_one(to, slot.len() - done);
             let from = memory.address() + (at + done) as u64;
             // SAFETY: `len` bytes from `to` on are in the slot, which is ours alone until the event below has passed, and
             // as many from `from` on are in the memory, which the caller holds.
@@ -180,8 +202,6 @@ impl Copier for CudaCopier {
             ordered = self.device.check("cuMemcpyDtoHAsync", code);
             done += len;
         }
-        // The conductor's copies go on while this one is waited for.
-        drop(registered);
         match ordered.and_then(|()| event.record(self.stream)).and_then(|()| event.wait()) {
             Ok(()) => Ok(slot),
             Err(error) => {

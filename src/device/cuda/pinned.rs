@@ -6,10 +6,12 @@ use super::context::CudaDevice;
 use crate::device::error::DeviceError;
 use crate::memory::Arena;
 use crate::sync::lock;
+use crate::units::Size;
 
 /// The arena as CUDA's pinned memory: the same bytes that a ring has registered, so that nothing is copied between the
-/// two drivers, and registered as the arena grows, by whoever first copies from there or to there. Unregistered on drop;
-/// whoever holds copies in flight holds this too.
+/// two drivers, and registered as the arena grows, by the thread that first copies from there or to there. What the driver
+/// refuses to register then stays as it is: the driver copies it by way of memory of its own. Unregistered on drop; copies in
+/// flight hold this too.
 pub(crate) struct PinnedArena {
     device: Arc<CudaDevice>,
     segments: Mutex<Segments>,
@@ -17,12 +19,26 @@ pub(crate) struct PinnedArena {
     arena: Arena,
 }
 
-/// What is registered of an arena: a part from its start on, without gaps.
+/// An arena as far as the driver was asked to register it: a part from its start on, without gaps.
 #[derive(Default)]
 struct Segments {
-    /// Address and length of each registration.
-    list: Vec<(NonNull<u8>, usize)>,
+    list: Vec<Segment>,
     len: usize,
+    has_warned: bool,
+}
+
+struct Segment {
+    at: NonNull<u8>,
+    len: usize,
+    /// Else the driver has refused to register it.
+    is_pinned: bool,
+}
+
+/// Bytes that one copy can take: no copy may reach over the end of a registration, or into one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) len: usize,
+    pub(super) is_pinned: bool,
 }
 
 /// The registrations of an arena, which stay as they are meanwhile.
@@ -38,34 +54,45 @@ unsafe impl Sync for PinnedArena {}
 const SEGMENTS: [usize; 3] = [1 << 30, 256 << 20, 16 << 20];
 
 impl PinnedArena {
-    /// Registers what is touched of the arena by now.
+    /// Registers what is touched of the arena by now: all of it, or it is an error.
     pub(crate) fn new(device: &Arc<CudaDevice>, arena: &Arena) -> Result<Self, DeviceError> {
         let pinned = Self { device: Arc::clone(device), segments: Mutex::default(), arena: arena.clone() };
-        pinned.grow(&mut lock(&pinned.segments))?;
+        {
+            let _current = device.enter()?;
+            let mut segments = lock(&pinned.segments);
+            let (base, len) = pinned.rest(&segments);
+            pinned.grow(&mut segments, base, len)?;
+        }
         Ok(pinned)
     }
 
-    /// The registrations, with `len` bytes from `at` on among them, which lie in a slot of the arena.
+    /// The registrations, with `len` bytes from `at` on among them unless the driver refuses that. They lie in a slot of the arena.
     pub(super) fn registered(&self, at: NonNull<u8>, len: usize) -> Result<Registered<'_>, DeviceError> {
         let (base, _) = self.arena.touched_span();
         let end = at.as_ptr() as usize + len - base.as_ptr() as usize;
         let mut segments = lock(&self.segments);
         if end > segments.len {
-            self.grow(&mut segments)?;
+            let _current = self.device.enter()?;
+            let (base, len) = self.rest(&segments);
+            if let Err(refused) = self.grow(&mut segments, base, len) {
+                segments.leave_unpinned(base, len, &refused);
+            }
         }
         Ok(Registered(segments))
     }
 
-    /// Registers what was touched meanwhile.
-    fn grow(&self, segments: &mut Segments) -> Result<(), DeviceError> {
-        let _current = self.device.enter()?;
+    /// What was touched meanwhile: where it begins, and its length.
+    fn rest(&self, segments: &Segments) -> (NonNull<u8>, usize) {
         let (base, touched) = self.arena.touched_span();
-        let (from, len) = (segments.len, touched - segments.len);
+        // SAFETY: what the driver was asked to register lies inside the arena's one mapping.
+        (unsafe { base.add(segments.len) }, touched - segments.len)
+    }
+
+    /// Registers that.
+    fn grow(&self, segments: &mut Segments, base: NonNull<u8>, len: usize) -> Result<(), DeviceError> {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: `from` lies inside the arena's one mapping.
-        let base = unsafe { base.add(from) };
         let mut refused = match self.register(segments, base, len, len) {
             Ok(()) => return Ok(()),
             Err(error) => error,
@@ -102,14 +129,14 @@ impl PinnedArena {
                 self.unregister(segments.list.drain(before..));
                 return Err(error);
             }
-            segments.list.push((at, size));
+            segments.list.push(Segment { at, len: size, is_pinned: true });
         }
         segments.len += len;
         Ok(())
     }
 
-    fn unregister(&self, segments: impl Iterator<Item = (NonNull<u8>, usize)>) {
-        for (at, _) in segments {
+    fn unregister(&self, segments: impl Iterator<Item = Segment>) {
+        for Segment { at, .. } in segments.filter(|segment| segment.is_pinned) {
             // SAFETY: `register` registered exactly this address; every copy that reads it holds a handle on `self`, or
             // runs before `self` is used at all, or none was made from here yet.
             let code = unsafe { (self.device.library().unregister_host)(at.as_ptr().cast()) };
@@ -121,13 +148,30 @@ impl PinnedArena {
     }
 }
 
+impl Segments {
+    /// The driver is not asked again for these bytes, and copies take them as they are.
+    fn leave_unpinned(&mut self, at: NonNull<u8>, len: usize, refused: &DeviceError) {
+        self.list.push(Segment { at, len, is_pinned: false });
+        self.len += len;
+        if !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(
+                "{} of host memory stay unpinned, from which copies to the device are slower: {refused}",
+                Size(len as u64)
+            );
+        }
+    }
+}
+
 impl Registered<'_> {
-    /// How many of the `len` bytes from `at` on lie in one registration: no copy may reach over the end of one.
-    pub(super) fn within_one(&self, at: NonNull<u8>, len: usize) -> usize {
+    /// How many of the `len` bytes from `at` on one copy can take.
+    pub(super) fn run(&self, at: NonNull<u8>, len: usize) -> Run {
         let at = at.as_ptr() as usize;
-        let end = |&(start, size): &(NonNull<u8>, usize)| start.as_ptr() as usize + size;
+        let end = |segment: &Segment| segment.at.as_ptr() as usize + segment.len;
         let holding = self.0.list.partition_point(|segment| end(segment) <= at);
-        self.0.list.get(holding).map_or(len, |segment| (end(segment) - at).min(len))
+        match self.0.list.get(holding) {
+            Some(segment) => Run { len: (end(segment) - at).min(len), is_pinned: segment.is_pinned },
+            None => Run { len, is_pinned: false },
+        }
     }
 }
 

@@ -24,7 +24,8 @@ pub struct RingFeatures {
     pub sqpoll: bool,
     /// A second ring polls for completions of direct reads (`IORING_SETUP_IOPOLL`).
     pub iopoll: bool,
-    /// The arena is registered, so that the kernel need not pin its pages for each read.
+    /// The arena is registered as far as it was touched when the reader was built, so that the kernel need not pin its pages for each
+    /// read; so is what it grows by, unless a warning says that the kernel refused that.
     pub fixed_buffers: bool,
     /// The error number with which the kernel refused to register the arena; `None` where it was registered, or not tried.
     pub fixed_buffers_error: Option<i32>,
