@@ -43,6 +43,12 @@ impl Proof {
         self.filled.get()
     }
 
+    /// As if it was just seen, by another read.
+    #[cfg(test)]
+    pub(super) fn pretend_filled(&self, reason: NoDirect) {
+        let _ = self.filled.set(reason);
+    }
+
     /// Whether the read that begins now is one of those that are looked at.
     fn is_due(&self) -> bool {
         const FIRST: u32 = 4;

@@ -231,7 +231,7 @@ fn judge(core: &Core, request: &Request, claims: &mut Vec<Claim>) {
             Verdict::Refuted(reason) => core.say_cached(file, reason),
             Verdict::Known => {}
         }
-        request.turn_buffered(claim.bytes);
+        request.turn_buffered(claim.file, claim.bytes);
     }
 }
 

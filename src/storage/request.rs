@@ -38,6 +38,8 @@ pub(crate) struct Request {
     failure: Mutex<Option<ReadError>>,
     /// Bytes that have landed, which count only once all have.
     landed: Counters,
+    /// Of files whose parts were to be read directly, the bytes of those that were not: file by number.
+    turned: Mutex<Vec<(u32, u64)>>,
     counters: Arc<Counters>,
 }
 
@@ -52,7 +54,8 @@ impl Request {
         let (left, landed) = (AtomicUsize::new(parts.len()), Counters::default());
         let places = parts.iter().map(|part| (part.file, part.need.start)).collect();
         let over = (0..parts.len().div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
-        Self { slot, files, forced_direct, left, places, over, failure: Mutex::default(), landed, counters }
+        let (failure, turned) = Default::default();
+        Self { slot, files, forced_direct, left, places, over, failure, landed, turned, counters }
     }
 
     /// The slot, where nobody else has this request any more.
@@ -94,9 +97,11 @@ impl Request {
         self.counters.add(&self.landed.now());
     }
 
-    /// Counts bytes as read through the page cache that claimed to go past it. No job of the wave is left.
-    pub(crate) fn turn_buffered(&self, bytes: u64) {
-        self.landed.turn_buffered(bytes);
+    /// Counts bytes of a file as read through the page cache that claimed to go past it, but for those that are counted so
+    /// already: these would be taken from another file's. No job of the wave is left.
+    pub(crate) fn turn_buffered(&self, file: u32, claimed: u64) {
+        let turned: u64 = lock(&self.turned).iter().filter(|(of, _)| *of == file).map(|(_, bytes)| bytes).sum();
+        self.landed.turn_buffered(claimed.saturating_sub(turned));
     }
 
     /// The first failure, once.
@@ -243,6 +248,9 @@ impl Job {
                     Via::Direct => self.stats.bytes_direct += bytes,
                     Via::Buffered => self.stats.bytes_buffered += bytes,
                 }
+                if (part.via, progress.via) == (Via::Direct, Via::Buffered) {
+                    lock(&self.request.turned).push((part.file, bytes));
+                }
             }
             Next::Failed(_) => {}
         }
@@ -254,7 +262,7 @@ impl Job {
         self.stats.polled += 1;
     }
 
-    /// Keeps the slot from ever being lent again, as the kernel may still write to it.
+    /// Keeps the slot from ever being used again, as the kernel may still write to it.
     pub(crate) fn leak_memory(&self) {
         std::mem::forget(Arc::clone(&self.request));
         self.request.slot.lose();

@@ -132,6 +132,36 @@ fn direct_reads_that_leave_the_cache_empty_are_called_direct() {
     }
 }
 
+/// Two files of one read, of which one goes through the cache: each is counted for itself.
+#[test]
+fn of_two_files_read_together_only_the_one_that_fills_the_cache_counts_as_buffered() {
+    use forebay::{Extent, Mode, Reader};
+    let (through, past) = (or_skip!(mounts::btrfs_compressed()), or_skip!(mounts::ext4()));
+    let (compressed, plain) = (compressible(LEN), pattern(LEN / 2));
+    let through = cold(&through.dir, "shard", &compressed);
+    let past = cold(&past.dir, "shard", &plain);
+    or_skip!(fills_cache(&through));
+    for mode in [Mode::Auto, Mode::Direct] {
+        for order in [[0, 1], [1, 0]] {
+            chill(&through);
+            chill(&past);
+            let reader = Reader::builder().mode(mode).chunk(1 << 20).budget(32 << 20).build().unwrap();
+            let files = [&through, &past].map(|path| reader.open(path).unwrap());
+            let extents: Vec<Extent> = (0..6)
+                .flat_map(|part| order.map(|i| (part, i)))
+                .map(|(part, i)| {
+                    let len = files[i].len() / 6;
+                    Extent::new(&files[i], part * len, len)
+                })
+                .collect();
+            let read = reader.read_blocking(&extents).unwrap();
+            assert!(extents.iter().zip(read.iter()).all(|(extent, piece)| piece.len() as u64 == extent.len()));
+            let stats = reader.stats();
+            assert_eq!((stats.bytes_direct, stats.bytes_buffered), (LEN as u64 / 2, LEN as u64), "{mode:?} {order:?}");
+        }
+    }
+}
+
 /// Others fill the cache with the very file, again and again, while it is read directly.
 #[test]
 fn what_others_read_through_the_cache_is_not_laid_to_direct_reads() {

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use nix::libc;
 
+use super::super::direct::NoDirect;
 use super::super::error::ReadFault;
 use super::*;
 
@@ -101,6 +102,41 @@ fn a_refused_direct_read_is_read_buffered_and_only_if_nothing_else_was_asked_for
         assert!(file.direct().is_err());
         assert_eq!(reader.stats().bytes_buffered, 1000);
     }
+}
+
+/// Of two files of one read, one turns out to fill the page cache, after a part of it was refused and read through the cache anyway.
+#[test]
+fn bytes_of_a_file_that_turn_out_buffered_are_taken_from_no_other_file() {
+    const LEN: u64 = 100_000;
+    let samples = [Sample::new(LEN as usize), Sample::new(LEN as usize)];
+    let mut refused_of_the_second = 0;
+    for engine in ENGINES {
+        if !modes(&samples[0].path).contains(&Mode::Direct) {
+            return;
+        }
+        for nth in 1..=4 {
+            samples.iter().for_each(|sample| drop_from_page_cache(&sample.path));
+            let chances = Chances { nth: Some((nth, libc::EINVAL)), ..Chances::default() };
+            let reader = builder(engine, Mode::Auto, chances, nth).build().unwrap();
+            let [first, second] = [0, 1].map(|i| reader.open(&samples[i].path).unwrap());
+            let read = reader.read(&[Extent::new(&first, 0, LEN), Extent::new(&second, 0, LEN)]);
+            second.inner.proof.pretend_filled(NoDirect::Refused);
+            let pieces = read.wait().unwrap();
+            assert!((0..2).all(|i| pieces[i] == samples[i].bytes), "{engine:?} {nth}");
+            let stats = reader.stats();
+            assert_eq!(stats.bytes_direct + stats.bytes_buffered, 2 * LEN);
+            // A refusal of the first file's part leaves it the other one.
+            let other_part = [LEN - (64 << 10), 64 << 10];
+            match first.direct().is_err() {
+                true => assert!(other_part.contains(&stats.bytes_direct), "{engine:?} {nth}: {stats:?}"),
+                false => {
+                    assert_eq!(stats.bytes_direct, LEN, "{engine:?} {nth}: {stats:?}");
+                    refused_of_the_second += 1;
+                }
+            }
+        }
+    }
+    assert!(refused_of_the_second > 0);
 }
 
 #[test]
