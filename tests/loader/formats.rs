@@ -47,7 +47,7 @@ fn open(paths: &[PathBuf], options: OpenOptions) -> Arc<dyn Dataset> {
 }
 
 /// An array of numpy's of that many rows of 3 numbers of 16 bits.
-fn array(rows: u64, seed: u64) -> Vec<u8> {
+pub fn array(rows: u64, seed: u64) -> Vec<u8> {
     let dict = format!("{{'descr': '<u2', 'fortran_order': False, 'shape': ({rows}, 3), }}");
     let header = format!("{dict:<117}\n");
     [b"\x93NUMPY\x01\0", &118_u16.to_le_bytes()[..], header.as_bytes(), &data::bytes(seed, 0, rows * 6)].concat()
@@ -62,14 +62,19 @@ fn npy(folder: &Path) -> Arc<dyn Dataset> {
     open(&paths, OpenOptions::new())
 }
 
-/// An archive of arrays, members as they are.
 fn npz(folder: &Path) -> Arc<dyn Dataset> {
     let path = folder.join("two.npz");
+    fs::write(&path, zipped(&[("x.npy", array(37, 1)), ("y.npy", array(37, 2))])).unwrap();
+    open(&[path], OpenOptions::new())
+}
+
+/// An archive of at most 255 arrays, members as they are.
+pub fn zipped(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
-    for (name, data) in [("x.npy", array(37, 1)), ("y.npy", array(37, 2))] {
+    for (name, data) in members {
         let fields: Vec<u8> = [
             &[20, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
-            &crc32fast::hash(&data).to_le_bytes(),
+            &crc32fast::hash(data).to_le_bytes(),
             &(data.len() as u32).to_le_bytes(),
             &(data.len() as u32).to_le_bytes(),
             &(name.len() as u16).to_le_bytes(),
@@ -78,12 +83,12 @@ fn npz(folder: &Path) -> Arc<dyn Dataset> {
         .concat();
         let place = archive.len() as u32;
         directory.extend([&b"PK\x01\x02\x14\0"[..], &fields, &[0; 10], &place.to_le_bytes(), name.as_bytes()].concat());
-        archive.extend([&b"PK\x03\x04"[..], &fields, name.as_bytes(), &data].concat());
+        archive.extend([&b"PK\x03\x04"[..], &fields, name.as_bytes(), data].concat());
     }
     let (start, len) = ((archive.len() as u32).to_le_bytes(), (directory.len() as u32).to_le_bytes());
-    let end = [&b"PK\x05\x06\0\0\0\0\x02\0\x02\0"[..], &len, &start, &[0, 0]].concat();
-    fs::write(&path, [archive, directory, end].concat()).unwrap();
-    open(&[path], OpenOptions::new())
+    let count = [members.len() as u8, 0];
+    let end = [&b"PK\x05\x06\0\0\0\0"[..], &count, &count, &len, &start, &[0, 0]].concat();
+    [archive, directory, end].concat()
 }
 
 /// Shards of a few samples each.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay::Shuffle;
-use forebay::dataset::Dataset;
+use forebay::dataset::{self, Dataset};
 use forebay::loader::{LoaderFault, Stage};
 
 use crate::common::folder;
@@ -17,6 +17,7 @@ use crate::common::reader::engines;
 use crate::common::watchdog::guarded;
 use crate::datasets::{Told, push};
 use crate::drops::with_engine;
+use crate::formats::{array, zipped};
 use crate::processes::status;
 use crate::stream::{Setting, open_records, records, taken};
 use crate::transforms::Copied;
@@ -229,5 +230,40 @@ fn in_child_allocations() {
             );
         }
     }
+    child_done();
+}
+
+/// What the check of an archive's CRC-32 keeps of the rows that were read: a bit each, in whatever order they come.
+#[test]
+fn the_check_of_an_archives_checksum_keeps_a_bit_a_row() {
+    let child = Outside::new();
+    let command = child.rerun(&Reduced::new(), "memory::in_child_archive");
+    eprintln!("{}", expect_child_within("an archive", command, Duration::from_secs(100)));
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn in_child_archive() {
+    if !in_child() {
+        return;
+    }
+    const ROWS: u64 = 1 << 20;
+    let path = child_dir().join("rows.npz");
+    let array = array(ROWS, 3);
+    std::fs::write(&path, zipped(&[("x.npy", array.clone())])).unwrap();
+    let dataset = dataset::open(&[path], &dataset::OpenOptions::new()).unwrap();
+    let row = |row: u64| &array[array.len() - (ROWS - row) as usize * 6..][..6];
+    let before = status("VmRSS:");
+    // Every 4,099th, which is a prime: all blocks of rows are there at the same time.
+    let mut most = before;
+    for i in 0..ROWS {
+        let at = i * 4099 % ROWS;
+        dataset.check(at, &[row(at)]).unwrap();
+        if i.is_multiple_of(1 << 14) {
+            most = most.max(status("VmRSS:"));
+        }
+    }
+    eprintln!("{before} before, {most} at most");
+    assert!(most <= before + (1 << 20), "{before}, then {most}");
     child_done();
 }

@@ -1,7 +1,8 @@
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::Array;
-use super::sums::MemberSum;
+use super::sums::{MemberSum, Room};
 use crate::dataset::error::DatasetError;
 use crate::dataset::fingerprint::Fingerprint;
 use crate::dataset::interface::Dataset;
@@ -16,13 +17,15 @@ pub(super) struct Arrays {
     tensors: Vec<StoredTensor>,
     /// The checksum of each tensor, by its file and offset.
     sums: HashMap<(u32, u64), MemberSum>,
+    room: Arc<Room>,
 }
 
 impl Arrays {
     /// Adds an archive behind the others, of which there are less than 2^32.
     pub(super) fn push(&mut self, file: DataFile, arrays: Vec<Array>) {
         let number = self.files.len() as u32;
-        self.sums.extend(arrays.iter().map(|array| ((number, array.header.data_offset), array.sum())));
+        let sums = arrays.iter().map(|array| ((number, array.header.data_offset), array.sum(&self.room)));
+        self.sums.extend(sums);
         self.tensors.extend(arrays.into_iter().map(|Array { header, .. }| {
             // The header was checked by its bytes.
             let len = header.spec.bytes().unwrap_or_default();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use self::arrays::Arrays;
 use self::left_out::LeftOut;
-use self::sums::MemberSum;
+use self::sums::{MemberSum, Room};
 use super::error::DatasetError;
 use super::fingerprint::Fingerprint;
 use super::interface::Dataset;
@@ -40,13 +40,16 @@ use super::verified::{Checksums, RangeCheck};
 /// differ, where members overlap and where two have one name, it is refused. The arrays follow the rules of [`Npy`](super::Npy). A member's name is a
 /// name and nothing else: it never leads to a file.
 ///
-/// **Checksums.** An archive keeps one CRC-32 of each member, and a sample is one row. So the CRC of each row is kept as it is
-/// read (4 bytes a row), and a member is checked when every row of it was read in this process: a whole pass, such as
+/// **Checksums.** An archive keeps one CRC-32 of each member, and a sample is one row. So the CRCs of rows are added up as they
+/// are read, and a member is checked when every row of it was read in this process, and then anew: a whole pass, such as
 /// [`pack`](crate::pack::pack) or an epoch on one rank, finds damage before the last row is delivered, and every sample of
-/// the archive is an error from then on. A row that is read again must be as it was before. A pass over a part, as of one
-/// rank among several in one epoch, a subset, or an epoch that drops its last batch, checks nothing that it does not
-/// complete; over several epochs a rank comes to read each row. A loader to a device takes the device's routes and checks
-/// only what a transform or padding has in host memory.
+/// the archive is an error from then on. A pass over a part, as of one rank among several in one epoch, a subset, or an epoch
+/// that drops its last batch, checks nothing that it does not complete; over several epochs a rank comes to read each row. A
+/// loader to a device takes the device's routes and checks only what a transform or padding has in host memory.
+///
+/// Which rows were read takes next to no memory where they come in order, and a bit for each row of each array in a full
+/// shuffle, beside a loader's budget. Beyond 64 MiB of that for all archives of a dataset (500 million rows), members are not
+/// checked any more, which a warning says once.
 #[derive(Debug)]
 pub struct Npz {
     parts: Parts,
@@ -76,7 +79,7 @@ impl Npz {
         let mut parts = Parts::of(paths)?;
         let mut rows: Vec<TensorSpec> = Vec::new();
         let mut data_offsets = Vec::new();
-        let mut sums = Vec::new();
+        let (mut sums, room) = (Vec::new(), Arc::<Room>::default());
         for Archive { file, arrays, rows: in_rows, .. } in archives {
             let (len, fields) = in_rows?;
             let places = if parts.files().is_empty() {
@@ -90,7 +93,7 @@ impl Npz {
             };
             for (row, array) in rows.iter().zip(places.iter().map(|&place| &arrays[place])) {
                 data_offsets.push(array.header.data_offset);
-                sums.push(MemberSum::new(array, len, row.bytes().unwrap_or(0)));
+                sums.push(MemberSum::new(array, len, row.bytes().unwrap_or(0), &room));
             }
             parts.push(file, len)?;
         }
@@ -162,8 +165,8 @@ pub(crate) struct Array {
 
 impl Array {
     /// Its checksum, where it is read whole.
-    fn sum(&self) -> MemberSum {
-        MemberSum::new(self, 1, self.header.spec.bytes().unwrap_or(0))
+    fn sum(&self, room: &Arc<Room>) -> MemberSum {
+        MemberSum::new(self, 1, self.header.spec.bytes().unwrap_or(0), room)
     }
 }
 
@@ -206,7 +209,8 @@ fn read_arrays(source: &Source) -> Result<(Vec<Array>, LeftOut), DatasetError> {
 
 /// Of an array without elements nothing will be read: it is checked now.
 fn check_empty(source: &Source, arrays: &[Array]) -> Result<(), DatasetError> {
-    arrays.iter().try_for_each(|array| array.sum().check_empty(source))
+    let room = Arc::default();
+    arrays.iter().try_for_each(|array| array.sum(&room).check_empty(source))
 }
 
 /// An array without rows may have rows that are too large for any file.
