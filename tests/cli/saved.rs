@@ -1,4 +1,5 @@
 //! `--save-state`: whatever ends `read` or `order`, the state is that of what was printed.
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -12,9 +13,10 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::folder;
 use crate::common::watchdog::CHILD_PATIENCE;
-use crate::run::{Answer, forebay, pattern, write};
+use crate::common::{Skip, folder};
+use crate::or_skip;
+use crate::run::{Answer, clean, forebay, pattern, write};
 
 const FLAGS: &str = "data.rec --record-bytes 512 --batch-size 1 --shuffle full --json";
 const SAMPLES: u64 = 20_000;
@@ -225,5 +227,99 @@ fn a_limit_of_file_sizes_is_an_error_that_names_the_file_and_the_limit() {
         let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let left: Vec<String> = names.filter(|name| name != "data.rec" && name != "copy").collect();
         assert!(left.is_empty(), "{arguments}: {left:?}");
+    }
+}
+
+/// The calls that have files on disk or replace them, by `strace`.
+fn traced(folder: &Path, name: &str, stdout: Stdio, options: &[&str]) -> Result<(Answer, Vec<String>), Skip> {
+    let works = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
+    match works {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return Err(Skip::because(format!("strace: {}", String::from_utf8_lossy(&output.stderr).trim()))),
+        Err(error) => return Err(Skip::because(format!("strace: {error}"))),
+    }
+    let log = folder.join("trace");
+    let run = command(folder, name, "--save-state state");
+    let mut strace = clean(Command::new("strace"));
+    strace
+        .args(["-f", "--seccomp-bpf", "-y", "-e", "trace=fdatasync,fsync,rename,renameat,renameat2", "-o"])
+        .arg(&log)
+        .args(options);
+    strace
+        .arg("--")
+        .arg(run.get_program())
+        .args(run.get_args())
+        .current_dir(folder)
+        .stdout(stdout)
+        .stderr(Stdio::piped());
+    let output = strace.spawn().unwrap().wait_with_output().unwrap();
+    let answer =
+        Answer { code: output.status.code(), stdout: output.stdout, stderr: String::from_utf8(output.stderr).unwrap() };
+    Ok((answer, whole_calls(&fs::read_to_string(&log).unwrap())))
+}
+
+/// Those that replace a file where they began, and those that have one on disk where they ended: `strace` breaks a call in two
+/// where another thread makes one meanwhile. It logs calls without a name unasked.
+fn whole_calls(log: &str) -> Vec<String> {
+    let mut begun: HashMap<&str, &str> = HashMap::new();
+    let mut calls = Vec::new();
+    for line in log.lines() {
+        let (thread, line) = line.split_once(' ').unwrap();
+        let line = line.trim_start();
+        if line.starts_with("rename") {
+            calls.push(line.to_owned());
+        } else if line.starts_with("fsync") || line.starts_with("fdatasync") {
+            match line.strip_suffix(" <unfinished ...>") {
+                Some(beginning) => {
+                    begun.insert(thread, beginning);
+                }
+                None => calls.push(line.to_owned()),
+            }
+        } else if let Some((_, end)) = line.split_once("sync resumed>") {
+            calls.push(format!("{}{end}", begun.remove(thread).unwrap()));
+        }
+    }
+    calls
+}
+
+/// Else a power loss could leave a state that is ahead of the output.
+#[test]
+fn a_redirected_stdout_is_on_disk_before_each_state_that_counts_it() {
+    for name in ["read", "order"] {
+        let folder = dataset();
+        let out = folder.path().join("out");
+        let file = fs::File::create(&out).unwrap();
+        let (answer, calls) = or_skip!(traced(folder.path(), name, file.into(), &[]));
+        assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
+        let saves: Vec<usize> = (0..calls.len()).filter(|&i| calls[i].starts_with("rename")).collect();
+        assert!(!saves.is_empty(), "{calls:?}");
+        for save in saves {
+            let synced = calls[..save].iter().rev().take_while(|call| !call.starts_with("rename"));
+            let synced = synced.filter(|call| call.starts_with("fdatasync") && call.contains("/out>)"));
+            assert_eq!(synced.count(), 1, "{calls:?}");
+        }
+        assert_eq!(whole(folder.path(), "").len() as u64, SAMPLES);
+
+        // A pipe is none of the disk's.
+        let (answer, calls) = or_skip!(traced(folder.path(), name, Stdio::piped(), &[]));
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        assert!(calls.iter().all(|call| !call.starts_with("fdatasync")), "{calls:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_take_the_output_leaves_the_state_as_it_was() {
+    for name in ["read", "order"] {
+        let folder = dataset();
+        let file = fs::File::create(folder.path().join("out")).unwrap();
+        let fails = ["-e", "inject=fdatasync:error=EIO"];
+        let (answer, calls) = or_skip!(traced(folder.path(), name, file.into(), &fails));
+        assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+        let last = answer.stderr.lines().last().unwrap();
+        assert!(last.starts_with("error: stdout: the disk did not take what was printed"), "{}", answer.stderr);
+        assert!(
+            !folder.path().join("state").exists() && calls.iter().all(|call| !call.starts_with("rename")),
+            "{calls:?}"
+        );
     }
 }

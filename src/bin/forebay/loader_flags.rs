@@ -75,7 +75,7 @@ pub struct LoaderFlags {
     #[arg(long, value_name = "FILE", help_heading = heading::ORDER)]
     pub resume: Option<PathBuf>,
     /// Writes where it stood after the last batch that was printed to FILE: at least once a second, at the end, and at SIGINT,
-    /// SIGTERM and SIGHUP, which end it, and SIGUSR1, which does not
+    /// SIGTERM and SIGHUP, which end it, and SIGUSR1, which does not; where stdout is a file, once that is on disk
     #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
     pub save_state: Option<PathBuf>,
     /// Ends after so many batches

@@ -20,6 +20,7 @@ mod loader_flags;
 mod memory;
 mod order;
 mod pack;
+mod printed_file;
 mod read;
 mod replaced_file;
 mod saver;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use forebay::sampler::State;
 
 use crate::failure::{Failure, Outcome};
+use crate::printed_file::PrintedFile;
 use crate::state_file::StateFile;
 use crate::stderr;
 
@@ -19,9 +20,14 @@ pub struct Saver(Arc<Shared>);
 
 struct Shared {
     /// Held while it is written, so that a later state is never replaced by an earlier one.
-    file: Mutex<StateFile>,
+    file: Mutex<Saved>,
     printed: Mutex<Printed>,
     changed: Condvar,
+}
+
+struct Saved {
+    state: StateFile,
+    output: PrintedFile,
 }
 
 struct Printed {
@@ -36,7 +42,8 @@ impl Saver {
     /// Nothing is saved before something is printed, or a signal asks for it: the file may hold an older state until then.
     pub fn start(file: StateFile, begun: State) -> Result<Self, Failure> {
         let printed = Mutex::new(Printed { state: begun, is_saved: true, is_requested: false });
-        let shared = Shared { file: Mutex::new(file), printed, changed: Condvar::new() };
+        let saved = Saved { state: file, output: PrintedFile::stdout()? };
+        let shared = Shared { file: Mutex::new(saved), printed, changed: Condvar::new() };
         let saver = Self(Arc::new(shared));
         let thread = saver.clone();
         let started = thread::Builder::new().name("forebay-state".to_owned()).spawn(move || thread.keep_saving());
@@ -88,13 +95,15 @@ impl Saver {
 
     /// What cannot be saved is tried again with the next state.
     fn save(&self) -> Outcome {
-        let file = self.0.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.0.file.lock().unwrap_or_else(PoisonError::into_inner);
         let state = {
             let mut printed = self.lock();
             printed.is_saved = true;
             printed.state.clone()
         };
-        file.save(&state)
+        // Not before the state was taken: what is printed meanwhile is no part of it.
+        file.output.sync()?;
+        file.state.save(&state)
     }
 
     /// A panic while it was held leaves the state as good as it was.
