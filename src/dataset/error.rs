@@ -62,17 +62,19 @@ pub enum DatasetFault {
     },
     /// A sample lacks a field that others of the dataset have.
     #[error(
-        "the sample has no field {field}, which {present} of {samples} samples have; add it, or leave such samples out or allow \
-         absent rows (`LoaderBuilder::missing`, --missing skip or allow)"
+        "the sample has no field {field}, which {present} of {samples} samples have{}{}; {}",
+        First(&hints.first), Alike(&hints.alike), fix_of_missing(*present, *samples, hints.alike.is_some())
     )]
     #[non_exhaustive]
     MissingField {
         /// The field's name.
-        field: String,
+        field: Box<str>,
         /// How many samples have it.
         present: u64,
         /// How many samples there are.
         samples: u64,
+        /// What explains that it is missing, as far as is known.
+        hints: Box<FieldHints>,
     },
     /// Files of a set, as their names say how many it has, are not there.
     #[error("{what}; get them, or ask for what there is (allow_incomplete, --allow-incomplete)")]
@@ -91,6 +93,56 @@ pub enum DatasetFault {
         /// How many there are.
         len: u64,
     },
+}
+
+/// Whether a field is one that few samples have: then these samples are the exception, and not those that lack it.
+pub(crate) fn is_rare(present: u64, samples: u64) -> bool {
+    present < samples.saturating_sub(present)
+}
+
+fn fix_of_missing(present: u64, samples: u64, has_alike: bool) -> &'static str {
+    match is_rare(present, samples) {
+        _ if has_alike => "give both one name, or allow absent rows (`LoaderBuilder::missing`, --missing allow)",
+        true => {
+            "remove it there if it is stray, or allow absent rows (`LoaderBuilder::missing`, --missing allow): to leave out \
+             samples that lack it leaves out most"
+        }
+        false => {
+            "add it, or leave such samples out or allow absent rows (`LoaderBuilder::missing`, --missing skip or allow)"
+        }
+    }
+}
+
+struct Alike<'a>(&'a Option<String>);
+
+impl fmt::Display for Alike<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(alike) => write!(f, ", but it has {alike}, whose name differs only in letter case"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct First<'a>(&'a Option<String>);
+
+impl fmt::Display for First<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(first) => write!(f, ", the first of them {first}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What explains that a sample lacks a field.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct FieldHints {
+    /// The first sample that has the field and where, where fewer than half of the samples do.
+    pub first: Option<String>,
+    /// A field of the sample whose name differs only in letter case.
+    pub alike: Option<String>,
 }
 
 impl DatasetError {

@@ -1,12 +1,13 @@
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use super::error::{DatasetError, DatasetFault};
+use super::error::{DatasetError, DatasetFault, FieldHints, is_rare};
 use super::interface::Dataset;
 use super::spec::{SampleSpec, TensorSpec};
-use super::text::brief;
+use super::text::{brief, shown};
 
 /// The fields of a dataset: every tensor that any of its samples has, by name, and how many samples have it.
 ///
@@ -27,6 +28,8 @@ struct Field {
     /// Of the first sample that has it.
     spec: TensorSpec,
     samples: u64,
+    /// The first sample that has it, in words, once a message has named it.
+    first: OnceLock<Option<String>>,
 }
 
 impl Fields {
@@ -96,7 +99,7 @@ impl Fields {
                 Some(&field) => self.fields[field].samples += with,
                 None => {
                     of_name.push(self.fields.len());
-                    self.fields.push(Field { spec: spec.clone(), samples: with });
+                    self.fields.push(Field { spec: spec.clone(), samples: with, first: OnceLock::new() });
                 }
             }
         }
@@ -140,9 +143,20 @@ impl Fields {
         let fault = match self.compare(sample.tensors()) {
             Compared::Same => return Ok(()),
             Compared::Lacks(field) => {
-                let Field { spec, samples, .. } = &self.fields[field];
-                let field = brief(spec.name.to_string());
-                DatasetFault::MissingField { field, present: *samples, samples: self.samples }
+                let Field { spec, samples: present, first } = &self.fields[field];
+                let is_rare = is_rare(*present, self.samples);
+                let first = is_rare.then(|| first.get_or_init(|| first_caught(dataset, &spec.name)).clone()).flatten();
+                let differs_in_case =
+                    |name: &str| *name != *spec.name && name.to_lowercase() == spec.name.to_lowercase();
+                let alike = sample.tensors().iter().find(|other| differs_in_case(&other.name));
+                let alike = alike.map(|other| brief(other.name.to_string()));
+                let field = brief(spec.name.to_string()).into();
+                DatasetFault::MissingField {
+                    field,
+                    present: *present,
+                    samples: self.samples,
+                    hints: Box::new(FieldHints { first, alike }),
+                }
             }
             Compared::Unknown(tensor) => {
                 let name = &sample.tensors()[tensor].name;
@@ -214,6 +228,27 @@ pub(crate) enum Compared {
     Lacks(usize),
     /// Its tensor of this number is none of them.
     Unknown(usize),
+}
+
+/// [`first_with`], where the dataset does not panic: to explain a fault must not cause another.
+fn first_caught(dataset: &dyn Dataset, name: &Arc<str>) -> Option<String> {
+    catch_unwind(AssertUnwindSafe(|| first_with(dataset, name))).ok().flatten()
+}
+
+/// The first sample of a dataset that has a field of that name, and where it has it.
+fn first_with(dataset: &dyn Dataset, name: &Arc<str>) -> Option<String> {
+    /// To look at so many takes seconds.
+    const MOST: u64 = 1 << 24;
+    let mut sample = SampleSpec::new();
+    for index in 0..dataset.len().min(MOST) {
+        sample.clear();
+        dataset.locate(index, &mut sample).ok()?;
+        let Some((_, ranges)) = sample.fields().find(|(spec, _)| is_same(&spec.name, name)) else { continue };
+        let place = ranges.first().and_then(|range| Some((dataset.files().get(range.file as usize)?, range.offset)));
+        let place = place.map(|(file, offset)| format!(" ({} at {offset})", shown(file.path()))).unwrap_or_default();
+        return Some(brief(format!("{}{place}", dataset.id(index))));
+    }
+    None
 }
 
 fn is_same(a: &Arc<str>, b: &Arc<str>) -> bool {

@@ -42,7 +42,7 @@ mod whole;
 
 pub use compound::{Concat, Mixture, Subset};
 pub use dtype::{DType, UnknownDType};
-pub use error::{DatasetError, DatasetFault};
+pub use error::{DatasetError, DatasetFault, FieldHints};
 pub(crate) use fields::Compared;
 pub use fields::Fields;
 pub use fingerprint::Fingerprint;

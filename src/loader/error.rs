@@ -59,11 +59,13 @@ pub enum LoaderFault {
     /// A whole epoch gave no batch, since all of its samples were skipped as corrupt, which a loader without end would do
     /// again and again, or [left out](super::Missing::Skip).
     #[error(
-        "all {skipped} samples of this epoch were skipped as corrupt or left out for a missing field; correct them or the transform, \
+        "{files}: all {skipped} samples of this epoch were skipped as corrupt or left out for a missing field; correct them or the transform, \
          allow absent rows, or check that it is the right dataset"
     )]
     #[non_exhaustive]
     AllSkipped {
+        /// The path of the dataset's first file, and how many more it has.
+        files: String,
         /// How many were, of this rank's share.
         skipped: u64,
     },

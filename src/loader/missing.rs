@@ -25,7 +25,8 @@ pub enum Missing {
 /// What a sample is good for.
 pub(super) enum Verdict {
     Kept,
-    LeftOut(LoaderFault),
+    /// With the field that it lacks.
+    LeftOut(LoaderFault, String),
 }
 
 /// The fields of the samples of a loader, before and after the transform: the columns of each of its batches.
@@ -62,8 +63,13 @@ impl Columns {
         let input = self.input.get_or_insert_with(|| Arc::new(Fields::uniform(sample.tensors(), dataset.len())));
         match input.check(dataset, sample) {
             Ok(()) => Ok(Verdict::Kept),
-            Err(error) if matches!(error.fault, DatasetFault::MissingField { .. }) => self.judge(error.into()),
-            Err(error) => Err(error.into()),
+            Err(error) => match &error.fault {
+                DatasetFault::MissingField { field, .. } => {
+                    let field = field.to_string();
+                    self.judge(error.into(), field)
+                }
+                _ => Err(error.into()),
+            },
         }
     }
 
@@ -79,7 +85,8 @@ impl Columns {
             Compared::Lacks(field) => {
                 let name = output.example(field).map_or("", |spec| &spec.name);
                 let fault = refused(&brief(format!("it makes no tensor {name} of this sample, but of others")));
-                self.judge(fault)
+                let field = brief(name.to_string());
+                self.judge(fault, field)
             }
             Compared::Unknown(_) if self.missing == Missing::Allow => {
                 Arc::make_mut(output).add(made);
@@ -92,10 +99,10 @@ impl Columns {
         }
     }
 
-    fn judge(&self, fault: LoaderFault) -> Result<Verdict, LoaderFault> {
+    fn judge(&self, fault: LoaderFault, field: String) -> Result<Verdict, LoaderFault> {
         match self.missing {
             Missing::Error => Err(fault),
-            Missing::Skip => Ok(Verdict::LeftOut(fault)),
+            Missing::Skip => Ok(Verdict::LeftOut(fault, field)),
             Missing::Allow => Ok(Verdict::Kept),
         }
     }

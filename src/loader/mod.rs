@@ -13,6 +13,8 @@ mod caught;
 mod depth;
 mod error;
 mod flight;
+#[doc(hidden)]
+pub mod left_out;
 #[expect(clippy::module_inception, reason = "the type that the room is named after")]
 mod loader;
 mod means;

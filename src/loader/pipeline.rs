@@ -12,6 +12,7 @@ use super::batch::{Batch, Origin};
 use super::caught;
 use super::error::{LoaderError, LoaderFault};
 use super::flight::{Flight, Made, Next};
+use super::left_out::{Tally, all_skipped};
 use super::means::Means;
 use super::plan::{LeftOut, Limits, Planner, Window};
 use super::pool::Pool;
@@ -38,6 +39,8 @@ pub(super) struct Pipeline {
     skipped: u64,
     /// Samples left out in windows that were handed over, since they lack a field.
     missing: u64,
+    /// These among all.
+    tally: Tally,
     /// Samples of the epoch that is being handed over, where it is whole and has given no batch so far; and how many of them
     /// lack a field.
     barren: Option<(u64, u64)>,
@@ -84,6 +87,7 @@ impl Pipeline {
             planned: false,
             skipped: 0,
             missing: 0,
+            tally: Tally::default(),
             barren: None,
             enough_since: None,
             wake: Wake::Always,
@@ -302,8 +306,8 @@ impl Pipeline {
         for (number, planned) in window.batches.into_iter().enumerate() {
             let mut padded = planned.padded;
             let missing = planned.left_out.samples;
-            self.note_left_out(planned.left_out);
             let samples = planned.samples.len() as u64;
+            self.note_left_out(planned.left_out, planned.step.at, samples);
             while let Some(failure) = failures.next_if(|failure| failure.batch == number) {
                 if failure.row as u64 + padded.min(samples) >= samples {
                     padded = padded.saturating_sub(1);
@@ -359,14 +363,21 @@ impl Pipeline {
         }
     }
 
-    /// Counts samples that lack a field, and warns of the first.
-    fn note_left_out(&mut self, left_out: LeftOut) {
+    /// Counts samples that lack a field beside those of their batch that do not, and warns of the first, and where they are
+    /// most.
+    fn note_left_out(&mut self, left_out: LeftOut, at: Cursor, others: u64) {
         if let Some(first) = left_out.first.filter(|_| self.missing == 0) {
             tracing::warn!("left out, like every sample that lacks a field: {first}");
         }
         if left_out.samples > 0 {
             self.missing += left_out.samples;
             self.shared.state().stats.missing = self.missing;
+        }
+        self.tally.add_samples(others + left_out.samples);
+        left_out.lacking.iter().for_each(|(field, samples)| self.tally.add_left_out(field, *samples));
+        let epoch_ends = at.batch + 1 == self.planner.sampler.steps_an_epoch();
+        if let Some(warning) = self.tally.warning(&*self.origin.dataset, epoch_ends) {
+            tracing::warn!("{warning}");
         }
     }
 
@@ -382,8 +393,7 @@ impl Pipeline {
             Some((skipped, missing))
                 if at.batch + 1 == sampler.steps_an_epoch() && (missing > 0 || sampler.steps_left().is_none()) =>
             {
-                let fault = LoaderFault::AllSkipped { skipped };
-                Err(LoaderError { sample: None, epoch: at.epoch, batch: at.batch, fault })
+                Err(all_skipped(&*self.origin.dataset, skipped, at))
             }
             _ => Ok(()),
         }

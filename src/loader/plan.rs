@@ -1,5 +1,6 @@
 //! What is read next: samples of a few batches, where they lie in their files, and where in memory they are to lie.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub(super) struct BatchPlan {
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     pub(super) samples: u64,
+    /// How many of them lack each field.
+    pub(super) lacking: BTreeMap<String, u64>,
     /// What the first of them lacks.
     pub(super) first: Option<Box<LoaderError>>,
 }
@@ -302,9 +305,10 @@ impl Planner {
             let verdict = self.add_sample(window, index, opening);
             match verdict.map_err(|fault| self.failed_at(&batch.step, Some(index), fault))? {
                 Verdict::Kept => batch.indices.push(index),
-                Verdict::LeftOut(fault) => {
+                Verdict::LeftOut(fault, field) => {
                     batch.padded -= u64::from(row >= real);
                     batch.left_out.samples += 1;
+                    *batch.left_out.lacking.entry(field).or_default() += 1;
                     let error = || Box::new(self.failed_at(&batch.step, Some(index), fault));
                     batch.left_out.first.get_or_insert_with(error);
                 }
@@ -323,7 +327,7 @@ impl Planner {
         self.sample.clear();
         caught::locate(&*self.dataset, index, &mut self.sample)?;
         let verdict = self.columns.check_input(&*self.dataset, self.transform.as_deref(), &self.sample)?;
-        if let Verdict::LeftOut(_) = verdict {
+        if let Verdict::LeftOut(..) = verdict {
             return Ok(verdict);
         }
         check_bytes(&self.sample)?;
@@ -333,7 +337,7 @@ impl Planner {
             let made = specs_caught(&**transform, self.sample.tensors(), &mut self.made);
             made.map_err(|error| refused(&error.to_string()))?;
             let verdict = self.columns.check_output(&self.made, refused)?;
-            if let Verdict::LeftOut(_) = verdict {
+            if let Verdict::LeftOut(..) = verdict {
                 return Ok(verdict);
             }
         }

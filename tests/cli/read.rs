@@ -255,6 +255,35 @@ fn samples_that_lack_a_field_are_an_error_or_left_out_or_come_without_it() {
     }
 }
 
+#[test]
+fn what_is_said_of_samples_left_out_is_the_same_before_and_while_reading() {
+    let folder = folder();
+    let archive = |names: &[String]| -> Vec<u8> {
+        let members = names.iter().flat_map(|name| member(name, b"x"));
+        members.chain([0; 1024]).collect()
+    };
+    let both = |flags: &str| {
+        let flags = format!("x.tar --batch-size 4 --missing skip {flags}");
+        ["read", "order"].map(|name| Answer::of(&mut command(folder.path(), name, &flags)))
+    };
+    let stray: Vec<String> = (0..9).map(|i| format!("{i}.jpg")).chain(["README.md".into()]).collect();
+    write(folder.path(), "x.tar", &archive(&stray));
+    let [read, order] = both("");
+    assert_eq!((read.code, order.code), (Some(1), Some(1)), "{} {}", read.stderr, order.stderr);
+    assert_eq!(read.stderr, order.stderr);
+    let all = read.stderr.lines().last().unwrap();
+    assert!(all.starts_with("error: x.tar: all 10 samples of this epoch"), "{all}");
+    let most: Vec<String> = (0..9).map(|i| format!("{i}.jpg")).chain(["4.md".into()]).collect();
+    write(folder.path(), "x.tar", &archive(&most));
+    let [read, order] = both("");
+    assert_eq!((read.code, order.code), (Some(0), Some(0)), "{} {}", read.stderr, order.stderr);
+    assert_eq!(read.stderr, order.stderr);
+    let warnings: Vec<&str> = read.stderr.lines().collect();
+    let [first, second] = warnings[..] else { panic!("{warnings:?}") };
+    assert!(first.contains("no field md, which 1 of 9 samples have, the first of them 4 (x.tar at "), "{first}");
+    assert!(second.contains("8 of 9") && second.contains("field md"), "{second}");
+}
+
 /// Starts a run that has far more to say than a pipe holds, and reads ten lines of it.
 fn long_run(folder: &Path) -> (Child, BufReader<ChildStdout>, Vec<u8>) {
     let flags = "data.rec --record-bytes 512 --batch-size 1 --shuffle full --json --save-state state --device host";

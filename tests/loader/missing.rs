@@ -357,3 +357,58 @@ fn a_field_that_the_dataset_does_not_list_is_an_error_that_says_what_to_implemen
     assert!(error.to_string().contains("field y") && error.to_string().contains("Dataset::fields"), "{error}");
     let _ = Error::from(error);
 }
+
+/// A member that nobody meant to be there makes a field that all other samples lack. They are not what is wrong.
+#[test]
+fn of_a_field_that_few_samples_have_the_first_that_has_it_is_named() {
+    let folder = folder();
+    let path = folder.path().join("stray.tar");
+    let pictures = (0..9).map(|i| (format!("{i}.jpg"), vec![i]));
+    let members: Vec<_> = pictures.clone().chain([("6.txt".into(), b"!".to_vec())]).collect();
+    let stray = |members: &[(String, Vec<u8>)]| {
+        std::fs::write(&path, crate::formats::tar(members)).unwrap();
+        batches(builder(&opened(std::slice::from_ref(&path)), 4)).1.unwrap()
+    };
+    let error = stray(&members);
+    // Each member has a header and a block of data before it.
+    let place = format!("the first of them 6 ({} at {})", path.display(), 9 * 1024 + 512);
+    let said = error.to_string();
+    for part in ["no field txt, which 1 of 9 samples have", &place, "remove it there", "--missing allow"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert!(!said.contains("skip or allow") && error.sample.as_deref() == Some("0"), "{said}");
+    let said = stray(&pictures.chain([("README.md".into(), b"#".to_vec())]).collect::<Vec<_>>()).to_string();
+    assert!(said.contains("no field md, which 1 of 10 samples have, the first of them README ("), "{said}");
+}
+
+#[test]
+fn fields_that_differ_only_in_letter_case_are_named_beside_each_other() {
+    let folder = folder();
+    let path = folder.path().join("case.tar");
+    let members: Vec<_> = ["0.jpg", "1.JPG", "2.jpg"].map(|name| (name.to_owned(), vec![1])).into();
+    std::fs::write(&path, crate::formats::tar(&members)).unwrap();
+    let dataset = opened(std::slice::from_ref(&path));
+    let said = batches(builder(&dataset, 4)).1.unwrap().to_string();
+    for part in ["no field JPG, which 1 of 3 samples have", "it has jpg, whose name differs only in letter case"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    let said = batches(builder(&dataset, 4).missing(Missing::Skip)).1.unwrap().to_string();
+    assert!(said.contains(path.to_str().unwrap()), "{said}");
+    let plain = opened(&[archive(&folder.path().join("plain.tar"), 4, &[1])]);
+    assert!(!batches(builder(&plain, 4)).1.unwrap().to_string().contains("letter case"));
+}
+
+#[test]
+fn where_most_samples_are_left_out_one_warning_says_so() {
+    let folder = folder();
+    for (name, lacking, warned) in [("most.tar", 7, 1), ("half.tar", 5, 0)] {
+        let path = archive(&folder.path().join(name), 10, &(0..lacking).collect::<Vec<_>>());
+        batches(builder(&opened(std::slice::from_ref(&path)), 4).missing(Missing::Skip).epochs(3));
+        let path = path.to_str().unwrap();
+        let warnings: Vec<_> = heard::warnings(path).into_iter().filter(|said| said.contains("most samples")).collect();
+        assert_eq!(warnings.len(), warned, "{warnings:?}");
+        for said in warnings {
+            assert!(said.contains("7 of 10") && said.contains("field cls"), "{said}");
+        }
+    }
+}

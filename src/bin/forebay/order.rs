@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use forebay::dataset::{Dataset, DatasetError, DatasetFault, Fields, SampleSpec, open};
-use forebay::sampler::{State, Step};
+use forebay::loader::left_out::{Tally, all_skipped};
+use forebay::sampler::{Cursor, State, Step};
 
 use crate::args::{self, Common};
 use crate::batches::{Batch, Lines, Summary};
@@ -30,7 +31,7 @@ pub fn run(common: &Common, order: &args::Order) -> Outcome {
             let Some(step) = sampler.next_step(&mut indices) else { break };
             let is_last_of_epoch = step.at.batch + 1 == sampler.steps_an_epoch();
             let batch = located.batch(step, &mut indices)?;
-            located.check_epoch(&batch, is_last_of_epoch)?;
+            located.check_epoch(&batch, step.at, is_last_of_epoch)?;
             if batch.ids.is_empty() {
                 continue;
             }
@@ -69,6 +70,7 @@ struct Located<'a> {
     fields: Option<Fields>,
     missing: Missing,
     left_out: u64,
+    tally: Tally,
     /// How many had been left out when an epoch began that has given no batch so far.
     before_epoch: Option<u64>,
     spec: SampleSpec,
@@ -76,19 +78,28 @@ struct Located<'a> {
 
 impl<'a> Located<'a> {
     fn new(dataset: &'a dyn Dataset, missing: Missing) -> Self {
-        Self { dataset, fields: dataset.fields(), missing, left_out: 0, before_epoch: None, spec: SampleSpec::new() }
+        Self {
+            dataset,
+            fields: dataset.fields(),
+            missing,
+            left_out: 0,
+            tally: Tally::default(),
+            before_epoch: None,
+            spec: SampleSpec::new(),
+        }
     }
 
     /// An epoch that gives no batch ends the order, as it ends a loader.
-    fn check_epoch(&mut self, batch: &Batch<'_>, is_last: bool) -> Outcome {
+    fn check_epoch(&mut self, batch: &Batch<'_>, at: Cursor, is_last: bool) -> Outcome {
+        if let Some(warning) = self.tally.warning(self.dataset, is_last) {
+            stderr::line(&format!("warning: {}", one_line(&warning)));
+        }
         if !batch.ids.is_empty() {
             self.before_epoch = None;
         }
         match self.before_epoch {
             Some(before) if is_last && self.left_out > before => {
-                let (samples, epoch) = (self.left_out - before, batch.epoch);
-                let what = format!("all {samples} samples of epoch {epoch} lack a field and were left out");
-                Err(Failure::Error(format!("{what}; correct the dataset, or allow absent rows (--missing allow)")))
+                Err(Failure::of(all_skipped(self.dataset, self.left_out - before, at)))
             }
             _ => Ok(()),
         }
@@ -100,6 +111,7 @@ impl<'a> Located<'a> {
             self.before_epoch = Some(self.left_out);
         }
         let (mut bytes, mut padded, mut kept) = (0_u64, step.padded, 0);
+        self.tally.add_samples(indices.len() as u64);
         let real = (indices.len() as u64).saturating_sub(padded);
         for row in 0..indices.len() {
             let index = indices[row];
@@ -112,6 +124,9 @@ impl<'a> Located<'a> {
                         stderr::line(&format!("warning: left out, like every sample that lacks a field: {error}"));
                     }
                     self.left_out += 1;
+                    if let DatasetFault::MissingField { field, .. } = &error.fault {
+                        self.tally.add_left_out(field, 1);
+                    }
                     padded -= u64::from(row as u64 >= real);
                     continue;
                 }
