@@ -123,18 +123,6 @@ pub(super) fn instead(source: &Source, head: &[u8]) -> Option<DatasetError> {
     Some(source.unsupported(0, what, fix))
 }
 
-/// The byte order mark that JSON begins with, which no reader of JSON takes.
-pub(super) fn byte_order_mark(head: &[u8]) -> Option<&'static str> {
-    match head {
-        [0xef, 0xbb, 0xbf, ..] => Some("it begins with a byte order mark of UTF-8"),
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("it begins with a byte order mark of UTF-16"),
-        _ => None,
-    }
-}
-
-/// What to do about a [byte order mark](byte_order_mark).
-pub(super) const WITHOUT_MARK: &str = "save it as UTF-8 without a byte order mark";
-
 /// What a file may be whose beginning is that of many.
 pub(super) fn guess(head: &[u8]) -> Option<Foreign> {
     find(&GUESSES, head)

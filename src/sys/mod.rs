@@ -28,7 +28,7 @@ pub(crate) mod probe;
 pub(crate) mod process;
 pub(crate) mod statfs;
 pub(crate) mod statx;
-mod text;
+pub(crate) mod text;
 pub(crate) mod topology;
 pub(crate) mod version;
 

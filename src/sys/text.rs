@@ -52,6 +52,18 @@ pub(crate) fn numa_node(path: &Path) -> Option<u32> {
     text(path)?.parse().ok()
 }
 
+/// The byte order mark that JSON begins with, which no reader of JSON takes.
+pub(crate) fn byte_order_mark(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [0xef, 0xbb, 0xbf, ..] => Some("it begins with a byte order mark of UTF-8"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("it begins with a byte order mark of UTF-16"),
+        _ => None,
+    }
+}
+
+/// What to do about a [byte order mark](byte_order_mark).
+pub(crate) const WITHOUT_MARK: &str = "save it as UTF-8 without a byte order mark";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::TuningError;
 use super::key::Key;
 use super::profile::Profile;
+use crate::sys::text::{WITHOUT_MARK, byte_order_mark};
 use crate::temporary::Temporary;
 
 /// A folder of profiles, a small JSON file for each [`Key`].
@@ -47,7 +48,9 @@ impl Profiles {
             read => read.map_err(|error| file_error(&path, "read", error))?,
         };
         let damaged = |what: String| TuningError::Damaged { path: path.display().to_string(), what };
-        let profile: Profile = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        let profile: Profile = serde_json::from_slice(&text).map_err(|error| {
+            damaged(byte_order_mark(&text).map_or_else(|| error.to_string(), |mark| format!("{mark}: {WITHOUT_MARK}")))
+        })?;
         match profile.key == *key {
             true => Ok(Some(profile)),
             false => Err(damaged(format!("is for {}", profile.key))),
@@ -153,6 +156,20 @@ mod tests {
         profiles.save(&later).unwrap();
         assert!(path.is_symlink());
         assert_eq!(serde_json::from_slice::<Profile>(&fs::read(&kept).unwrap()).unwrap(), later);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let profiles = Profiles::at(folder.path());
+        let a = profile("a", 1);
+        let path = profiles.save(&a).unwrap();
+        let text = fs::read(&path).unwrap();
+        for (mark, name) in [(&b"\xef\xbb\xbf"[..], "UTF-8"), (b"\xff\xfe", "UTF-16")] {
+            fs::write(&path, [mark, &text].concat()).unwrap();
+            let said = profiles.find(&a.key).unwrap_err().to_string();
+            assert!(said.contains(&format!("byte order mark of {name}")), "{said}");
+        }
     }
 
     #[test]

@@ -306,3 +306,43 @@ fn a_part_of_a_set_is_an_error_unless_it_is_asked_for() {
         assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     }
 }
+
+/// As for `cat`, one file that is given by name is enough to look at; what is packed is whole.
+#[test]
+fn a_shard_given_by_name_is_shown_with_a_warning_that_names_the_others() {
+    let folder = folder();
+    let shard = write(folder.path(), "m-00001-of-00002.safetensors", &safetensors(MODEL, b"AABBBBBBBBSS"));
+    for json in [&["--json"][..], &[]] {
+        let answer = Answer::of(forebay().arg("inspect").args(json).arg(&shard));
+        assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        assert_eq!(answer.stderr.lines().count(), 1, "{}", answer.stderr);
+        let said = &answer.stderr;
+        assert!(said.starts_with("warning: ") && said.contains("m-00002-of-00002.safetensors"), "{said}");
+        assert!(String::from_utf8_lossy(&answer.stdout).contains("m-00001-of-00002.safetensors"));
+    }
+    let quiet = Answer::of(forebay().args(["inspect", "--json", "--allow-incomplete"]).arg(&shard));
+    assert_eq!(lines(&quiet).len(), 4);
+    for refused in [
+        Answer::of(forebay().arg("inspect").arg(folder.path())),
+        Answer::of(forebay().arg("pack").arg(&shard).arg("-o").arg(folder.path().join("packed"))),
+    ] {
+        assert!(refused.error(1).contains("m-00002-of-00002.safetensors"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn why_arrays_make_no_samples_is_what_is_the_case() {
+    let folder = folder();
+    let scalar = npy("()", b"f");
+    let end_of_zip = [&b"PK\x05\x06"[..], &[0; 18]].concat();
+    for (name, bytes, why) in [
+        ("empty.npz", end_of_zip, "no samples, since there are no tensors"),
+        ("s.npz", npz(&[("s.npy", &scalar), ("t.npy", &scalar)]), "no samples, since the tensors have no dimensions"),
+        ("none.safetensors", safetensors("{}", b""), "no samples, since there are no tensors"),
+    ] {
+        let path = write(folder.path(), name, &bytes);
+        let answer = Answer::of(forebay().arg("inspect").arg(path));
+        let text = String::from_utf8(answer.stdout).unwrap();
+        assert!(text.contains(why), "{name}: {text} {}", answer.stderr);
+    }
+}

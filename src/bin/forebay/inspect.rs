@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use forebay::dataset::{DataFile, Dataset, Format, Shape, Stored, StoredTensor, open_stored, shown};
+use forebay::dataset::{DataFile, Dataset, DatasetFault, Format, Shape, Stored, StoredTensor, open_stored, shown};
 use serde::Serialize;
 
 use crate::args::{self, Common};
@@ -14,12 +14,27 @@ use crate::stdout::Stdout;
 use crate::{byte_count, json, stderr};
 
 pub fn run(common: &Common, inspect: &args::Inspect) -> Outcome {
-    let stored = open_stored(&inspect.paths, &inspect.dataset.options()).map_err(Failure::of)?;
+    let stored = open(inspect)?;
     let mut list = List::new(&stored, common.json)?;
     for tensor in stored.dataset.stored() {
         list.add(&tensor.map_err(Failure::of)?)?;
     }
     list.end()
+}
+
+/// Some files of a set that are given by name are worth a look by themselves; a directory is to hold all of them.
+fn open(inspect: &args::Inspect) -> Result<Stored, Failure> {
+    let options = inspect.dataset.options();
+    match open_stored(&inspect.paths, &options) {
+        Err(error)
+            if matches!(error.fault, DatasetFault::Incomplete { .. })
+                && !inspect.paths.iter().any(|path| path.is_dir()) =>
+        {
+            stderr::line(&format!("warning: {}", stderr::one_line(&error.to_string())));
+            open_stored(&inspect.paths, &options.allow_incomplete(true)).map_err(Failure::of)
+        }
+        opened => opened.map_err(Failure::of),
+    }
 }
 
 /// Lines of a tensor each, for people or for programs, written in large pieces.
@@ -29,6 +44,8 @@ struct List<'a> {
     /// The file of the last tensor, and its path as text.
     file: Option<(u32, String)>,
     tensors: u64,
+    /// Whether any of them has a dimension.
+    has_dimensions: bool,
     bytes: u64,
     lines: String,
     stdout: Stdout,
@@ -61,7 +78,7 @@ struct Summary {
 impl<'a> List<'a> {
     fn new(stored: &'a Stored, json: bool) -> Result<Self, Failure> {
         let stdout = Stdout::open()?;
-        Ok(Self { stored, json, file: None, tensors: 0, bytes: 0, lines: String::new(), stdout })
+        Ok(Self { stored, json, file: None, tensors: 0, has_dimensions: false, bytes: 0, lines: String::new(), stdout })
     }
 
     fn add(&mut self, tensor: &StoredTensor) -> Outcome {
@@ -72,6 +89,7 @@ impl<'a> List<'a> {
             self.file = Some((range.file, file.map_or_else(String::new, |path| shown(path).into_owned())));
         }
         self.tensors += 1;
+        self.has_dimensions |= !spec.shape.is_empty();
         self.bytes = self.bytes.saturating_add(range.len);
         let file = self.file.as_ref().map_or("", |(_, path)| path);
         let (dtype, length) = (spec.dtype.name(), range.len);
@@ -102,7 +120,7 @@ impl<'a> List<'a> {
         };
         let line = match self.json {
             true => json::line(&Line { summary })?,
-            false => summary.for_people(),
+            false => summary.for_people(self.has_dimensions),
         };
         self.lines.push_str(&line);
         self.lines.push('\n');
@@ -117,10 +135,12 @@ impl<'a> List<'a> {
 }
 
 impl Summary {
-    fn for_people(&self) -> String {
+    fn for_people(&self, has_dimensions: bool) -> String {
         let samples = match self.samples {
             Some(samples) => counted(samples, "sample"),
             None if self.format == Format::Tokens.name() => "no samples without --seq-len".to_owned(),
+            None if self.tensors == 0 => "no samples, since there are no tensors".to_owned(),
+            None if !has_dimensions => "no samples, since the tensors have no dimensions".to_owned(),
             None => "no samples, since the tensors share no first dimension".to_owned(),
         };
         let (tensors, files) = (counted(self.tensors, "tensor"), counted(self.files, "file"));

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use format::{Format, UnknownFormat};
 pub use options::OpenOptions;
+pub(crate) use shard_set::others_of_sets;
 pub(crate) use sniff::{Content, HEAD, content};
 
 use super::{Dataset, DatasetError, Megatron, Npy, Npz, Records, Safetensors, Split, TfRecord, Tokens, WebDataset};

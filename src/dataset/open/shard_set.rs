@@ -1,6 +1,7 @@
 //! Names that say of how many files they are one, such as `model-00001-of-00003.safetensors`: all of them must be there.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,25 @@ pub(super) fn check(files: &[PathBuf], format: Format, is_given: impl Fn(&Path) 
         }
     }
     Ok(())
+}
+
+/// The names of the files in this directory that are of the sets which these safetensors files in it are of, but are none
+/// of them; in byte order. None where the directory cannot be listed.
+pub(crate) fn others_of_sets(directory: &Path, names: &HashSet<&OsStr>) -> Vec<String> {
+    let set_of = |name: &OsStr| {
+        let numbered = Numbered::of(name.as_bytes())?;
+        Some((numbered.before.to_vec(), numbered.total, numbered.ending(Format::Safetensors)))
+    };
+    let sets: HashSet<_> = names.iter().filter_map(|name| set_of(name)).collect();
+    if sets.is_empty() {
+        return Vec::new();
+    }
+    let there = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let is_other =
+        |name: &OsString| !names.contains(name.as_os_str()) && set_of(name).is_some_and(|set| sets.contains(&set));
+    let mut others: Vec<String> = there.filter(is_other).map(|name| in_message(name.as_bytes())).collect();
+    others.sort_unstable();
+    others
 }
 
 /// Sees that shards of one name are one set and all of it.

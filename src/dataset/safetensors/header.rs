@@ -14,6 +14,7 @@ use crate::dataset::open::in_place_of_safetensors;
 use crate::dataset::shape::Shape;
 use crate::dataset::source::Source;
 use crate::dataset::spec::TensorSpec;
+use crate::sys::text::{WITHOUT_MARK, byte_order_mark};
 
 /// Bytes of the longest header that is read, as in the safetensors crate.
 pub(crate) const HEADER_CAP: u64 = 100_000_000;
@@ -118,12 +119,8 @@ fn json(source: &Source) -> Result<Vec<u8>, DatasetError> {
     // What is no JSON need not be read to its end.
     let first = &first[..first.len().min(length as usize)];
     if !first.iter().all(|byte| b" \n\r\t".contains(byte)) && !begins_object(first) {
-        if let Some(mark) = foreign::byte_order_mark(first) {
-            return Err(source.malformed(
-                LENGTH,
-                format!("the header does not begin with {{: {mark}"),
-                foreign::WITHOUT_MARK,
-            ));
+        if let Some(mark) = byte_order_mark(first) {
+            return Err(source.malformed(LENGTH, format!("the header does not begin with {{: {mark}"), WITHOUT_MARK));
         }
         return refused(LENGTH, "the header does not begin with {".into());
     }

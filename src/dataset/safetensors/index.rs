@@ -1,7 +1,8 @@
 //! The index of a model in several files, `*.safetensors.index.json`, as Hugging Face writes it: which file each tensor is
 //! in. It is the authority: what files hold beside it does not count.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io::{self, BufReader};
@@ -13,9 +14,10 @@ use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 
 use crate::dataset::error::{DatasetError, DatasetFault};
 use crate::dataset::foreign;
-use crate::dataset::open::HEAD;
+use crate::dataset::open::{HEAD, others_of_sets};
 use crate::dataset::source::Source;
 use crate::dataset::text::{in_message, shown};
+use crate::sys::text::{WITHOUT_MARK, byte_order_mark};
 
 /// Bytes of the longest index that is read: some two million tensors.
 const CAP: u64 = 256 << 20;
@@ -137,7 +139,30 @@ pub(super) fn read(path: &Path) -> Result<Vec<(PathBuf, Vec<String>)>, DatasetEr
         let what = format!("files that the index names are not there: {}", first_of(&missing));
         return Err(source.malformed(0, what, "get them, or the whole model again"));
     }
+    warn_of_unnamed(path, &found);
     Ok(found)
+}
+
+/// Of files beside those that the index names, and whose names say that they are of the same set: an index of another
+/// download, or one that was cut, leaves them out.
+fn warn_of_unnamed(index: &Path, found: &[(PathBuf, Vec<String>)]) {
+    let mut by_directory: BTreeMap<&Path, HashSet<&OsStr>> = BTreeMap::new();
+    for (file, _) in found {
+        if let (Some(directory), Some(name)) = (file.parent(), file.file_name()) {
+            by_directory.entry(directory).or_default().insert(name);
+        }
+    }
+    let unnamed: Vec<String> =
+        by_directory.into_iter().flat_map(|(directory, names)| others_of_sets(directory, &names)).collect();
+    if !unnamed.is_empty() {
+        tracing::warn!(
+            "{}: the index names {} files, and of their set there are more, which are not read: {}; get the index again if it \
+             should name them",
+            shown(index),
+            found.len(),
+            first_of(&unnamed)
+        );
+    }
 }
 
 /// The text is parsed while it is read, so that one that breaks off, or goes on and on, takes no memory.
@@ -157,12 +182,8 @@ fn not_an_index(source: &Source, error: &serde_json::Error) -> DatasetError {
     let mut head = [0; HEAD];
     let read = source.read_up_to(0, &mut head).unwrap_or_default();
     let head = &head[..read];
-    if let Some(mark) = foreign::byte_order_mark(head) {
-        return source.malformed(
-            0,
-            format!("it is no index of tensors that can be read: {mark}"),
-            foreign::WITHOUT_MARK,
-        );
+    if let Some(mark) = byte_order_mark(head) {
+        return source.malformed(0, format!("it is no index of tensors that can be read: {mark}"), WITHOUT_MARK);
     }
     foreign::instead(source, head).unwrap_or_else(|| {
         let fix = "check the file, or give the files themselves";

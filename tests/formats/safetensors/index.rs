@@ -230,3 +230,23 @@ fn an_index_says_of_each_tensor_once_where_it_is() {
     let missing = refused(&raw_index(folder.path(), r#"{"weight_map":{"t":"c\nd.safetensors"}}"#));
     assert!(missing.contains(r"c\nd.safetensors"), "{missing}");
 }
+
+#[test]
+fn files_of_the_set_that_the_index_does_not_name_are_in_one_warning() {
+    let folder = folder();
+    let names: Vec<String> = (1..=3).map(|i| format!("m-0000{i}-of-00003.safetensors")).collect();
+    for (name, tensor_name) in names.iter().zip(["a", "b", "c"]) {
+        write(folder.path(), name, &[tensor(tensor_name, 1)]);
+    }
+    write(folder.path(), "other-00001-of-00001.safetensors", &[tensor("o", 1)]);
+    write(folder.path(), "m.safetensors", &[tensor("m", 1)]);
+    let index = write_index(folder.path(), &[("a", &names[0]), ("b", &names[1])]);
+    let (opened, heard) = crate::heard::warnings(|| Safetensors::open(std::slice::from_ref(&index)).unwrap());
+    assert_eq!(opened.files().len(), 2);
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(heard[0].starts_with(index.to_str().unwrap()) && heard[0].contains(&names[2]), "{heard:?}");
+    assert!(![&names[0], &names[1]].iter().any(|name| heard[0].contains(*name)), "{heard:?}");
+    assert!(!heard[0].contains("other") && !heard[0].contains("m.safetensors"), "{heard:?}");
+    let whole = write_index(folder.path(), &[("a", &names[0]), ("b", &names[1]), ("c", &names[2])]);
+    assert_eq!(crate::heard::warnings(|| Safetensors::open(&[whole]).unwrap()).1, Vec::<String>::new());
+}

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::json;
+
 /// Names the file to read instead of `/etc/cufile.json`.
 pub const PATH_VARIABLE: &str = "CUFILE_ENV_PATH_JSON";
 /// Variables that outweigh the file.
@@ -65,11 +67,13 @@ impl CuFileJson {
 
 impl Content {
     fn read(path: &Path) -> Self {
-        let text = match text(path) {
-            Ok(text) => text,
+        let bytes = match bytes(path) {
+            Ok(bytes) if json::has_byte_order_mark(&bytes) => return Self::Malformed(json::BYTE_ORDER_MARK.to_owned()),
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::Missing,
             Err(error) => return Self::Unreadable(error.to_string()),
         };
+        let Ok(text) = String::from_utf8(bytes) else { return Self::Unreadable("it is not UTF-8".to_owned()) };
         match serde_json::from_str::<Value>(&without_comments(&text)) {
             Ok(settings) if settings.is_object() => Self::Settings(settings),
             Ok(_) => Self::Malformed("it holds no object { … }".to_owned()),
@@ -79,7 +83,7 @@ impl Content {
 }
 
 /// Whoever set the variable may have named anything: a pipe must not keep us waiting, nor an endless file.
-fn text(path: &Path) -> io::Result<String> {
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -89,8 +93,7 @@ fn text(path: &Path) -> io::Result<String> {
     if bytes.len() as u64 > LIMIT {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
+    Ok(bytes)
 }
 
 /// The text without its comments, but with all its lines, so that errors name the right ones. What looks like a comment
