@@ -8,8 +8,3 @@ pub fn of(short: u32, long: u32) -> u32 {
         _ => short,
     }
 }
-
-/// The rows of a table that are tried: every `nth` by default, from the first on, and all in the long suites.
-pub fn rows<T>(rows: impl IntoIterator<Item = T>, nth: u32) -> impl Iterator<Item = T> {
-    rows.into_iter().step_by(of(nth, 1) as usize)
-}

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use forebay::{Batch, BuildError, CarryFault, DeviceFault, Error, Loader, LoaderFault, MemoryError, Route};
 
-use crate::common::effort;
 use crate::common::emulated::Emulated;
 use crate::common::watchdog::PATIENCE;
 use crate::data;
-use crate::rig::{Flip, Look, any_rows, builder, check, direct, settle};
+use crate::rig::{Flip, Look, any_rows, builder, check, direct, settle, some_of};
 
 fn emulated(script: &str) -> Emulated {
     Emulated::new(script).patience(Duration::from_secs(120))
@@ -71,7 +70,7 @@ fn a_small_device_budget_is_enough_for_who_holds_two_batches() {
             // In most of these the rows of a batch are about as many.
             let bytes: u64 = (0..data.dataset.len()).map(|index| data.bytes_of(index)).sum();
             let batch = (8 * bytes / data.dataset.len()).next_multiple_of(4096) * 2;
-            for way in effort::rows(any_rows().iter().chain(direct().iter().filter(|_| data.name == "aligned")), 2) {
+            for way in some_of(any_rows().iter().chain(direct().iter().filter(|_| data.name == "aligned")), 2) {
                 for flips in [false, true].into_iter().filter(|flips| !(*flips && way.is_direct())) {
                     control.script(way.script);
                     data.cool();
@@ -146,7 +145,7 @@ fn batches_may_be_larger_than_the_pinned_budget() {
 fn memory_that_the_consumer_holds_is_waited_for() {
     emulated("").run(|control| {
         let data = data::large();
-        for (way, flips) in effort::rows(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
+        for (way, flips) in some_of(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
             control.script(way.script);
             data.cool();
             let what = format!("{}, transformed: {flips}", way.name);
@@ -191,7 +190,7 @@ fn pinned_memory_does_not_grow_with_what_is_prefetched() {
             };
             control.leaks().iter().filter_map(bytes).sum()
         };
-        for (way, flips) in effort::rows(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
+        for (way, flips) in some_of(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
             control.script(way.script);
             data.cool();
             let what = format!("{}, transformed: {flips}", way.name);

@@ -7,6 +7,7 @@ use forebay::{
     Batch, Carrier, CarrierBuilder, Device, DirectForm, Loader, LoaderBuilder, Missing, Reader, Route, Shuffle,
 };
 
+use crate::common::effort;
 use crate::common::emulator::Control;
 use crate::common::watchdog::eventually;
 use crate::data::Data;
@@ -76,6 +77,11 @@ pub fn direct() -> Vec<Way> {
         FORMS.into_iter().map(|form| Way::new(format!("direct/{form:?}"), direct(form), Some(Route::Direct))).collect();
     ways.push(Way { script: COMPAT, ..Way::new("direct/compat", direct(DirectForm::Pool), Some(Route::Direct)) });
     ways
+}
+
+/// Of a table's rows every `nth` by default, from the first on, and all in the long suites.
+pub fn some_of<T>(rows: impl IntoIterator<Item = T>, nth: u32) -> impl Iterator<Item = T> {
+    rows.into_iter().step_by(effort::of(nth, 1) as usize)
 }
 
 /// Every byte another, and one tensor more than there were.

@@ -10,12 +10,11 @@ use std::time::Duration;
 use forebay::loader::Stage;
 use forebay::{Loader, LoaderBuilder, LoaderFault};
 
-use crate::common::effort;
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
 use crate::common::watchdog::{CHILD_PATIENCE, PATIENCE, eventually, guarded};
 use crate::data::{self, Data};
-use crate::rig::{Flip, Way, any_rows, builder, direct, settle};
+use crate::rig::{Flip, Way, any_rows, builder, direct, settle, some_of};
 
 fn emulated(script: &str) -> Emulated {
     Emulated::new(script).patience(Duration::from_secs(120))
@@ -50,7 +49,7 @@ fn set(data: &Data, way: &Way, flips: bool) -> LoaderBuilder {
 fn a_loader_whose_device_never_answers_is_dropped() {
     emulated("").run(|control| {
         let data = data::aligned();
-        for (way, flips) in effort::rows(ways(), 3) {
+        for (way, flips) in some_of(ways(), 3) {
             // While files are being tried, and while batches are being read.
             for nth in [1, 4] {
                 control.script(way.script);
@@ -75,7 +74,7 @@ fn a_loader_whose_device_never_answers_is_dropped() {
 fn a_deadline_says_what_is_waited_for() {
     emulated("").run(|control| {
         let data = data::aligned();
-        for (way, flips) in effort::rows(ways(), 3) {
+        for (way, flips) in some_of(ways(), 3) {
             control.script(way.script);
             let what = format!("{}, transformed: {flips}", way.name);
             let deadline = Duration::from_millis(1500);
@@ -129,7 +128,7 @@ fn until_it_ends(mut loader: Loader, what: &str) -> (forebay::LoaderError, usize
 fn a_deadline_says_that_the_consumer_holds_the_memory() {
     emulated("").run(|control| {
         let data = data::large();
-        for (way, flips) in effort::rows(any_rows().into_iter().zip([false, true].into_iter().cycle()), 3) {
+        for (way, flips) in some_of(any_rows().into_iter().zip([false, true].into_iter().cycle()), 3) {
             control.script(way.script);
             let what = format!("{}, transformed: {flips}", way.name);
             // On a machine that does other things a batch may take longer than a deadline: then a longer one.

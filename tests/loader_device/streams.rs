@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use forebay::{Batch, Device, LoaderBuilder};
 
-use crate::common::effort;
 use crate::common::emulated::Emulated;
 use crate::common::emulator::Control;
 use crate::common::watchdog::guarded;
 use crate::common::watchdog::{PATIENCE, eventually};
 use crate::consumer::Consumer;
 use crate::data::{self, Data};
-use crate::rig::{Flip, Way, any_rows, builder, cuda, direct, settle};
+use crate::rig::{Flip, Way, any_rows, builder, cuda, direct, settle, some_of};
 
 fn emulated(script: &str) -> Emulated {
     Emulated::new(script).patience(Duration::from_secs(120))
@@ -76,7 +75,7 @@ fn memory_is_not_reused_before_the_consumers_stream_has_passed() {
     emulated("jitter_us=50; cufile_late_us=50").run(|control| {
         let (device, aligned) = (cuda(), data::aligned());
         for said in [Said::ToTheLoader, Said::OfEachBatch] {
-            for (way, flips) in effort::rows(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
+            for (way, flips) in some_of(any_rows().iter().flat_map(|way| [(way, false), (way, true)]), 3) {
                 held_up(control, &device, &aligned, way, flips, said);
             }
             direct().iter().for_each(|way| held_up(control, &device, &aligned, way, false, said));
@@ -93,7 +92,7 @@ fn batches_and_their_work_may_outlive_the_loader() {
     emulated("").run(|control| {
         let data = data::aligned();
         let device = cuda();
-        for way in effort::rows(any_rows().iter().chain(&direct()), 3) {
+        for way in some_of(any_rows().iter().chain(&direct()), 3) {
             control.script(way.script);
             let mut consumer = Consumer::new(control, &device, 8 << 20);
             let mut loader = builder(&data)

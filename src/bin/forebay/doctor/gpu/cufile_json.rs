@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::json;
-
 /// Names the file to read instead of `/etc/cufile.json`.
 pub const PATH_VARIABLE: &str = "CUFILE_ENV_PATH_JSON";
 /// Variables that outweigh the file.
@@ -67,13 +65,11 @@ impl CuFileJson {
 
 impl Content {
     fn read(path: &Path) -> Self {
-        let bytes = match bytes(path) {
-            Ok(bytes) if json::has_byte_order_mark(&bytes) => return Self::Malformed(json::BYTE_ORDER_MARK.to_owned()),
-            Ok(bytes) => bytes,
+        let text = match text(path) {
+            Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::Missing,
             Err(error) => return Self::Unreadable(error.to_string()),
         };
-        let Ok(text) = String::from_utf8(bytes) else { return Self::Unreadable("it is not UTF-8".to_owned()) };
         match serde_json::from_str::<Value>(&without_comments(&text)) {
             Ok(settings) if settings.is_object() => Self::Settings(settings),
             Ok(_) => Self::Malformed("it holds no object { … }".to_owned()),
@@ -83,7 +79,7 @@ impl Content {
 }
 
 /// Whoever set the variable may have named anything: a pipe must not keep us waiting, nor an endless file.
-fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+fn text(path: &Path) -> io::Result<String> {
     let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -93,7 +89,8 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > LIMIT {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }
-    Ok(bytes)
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
 /// The text without its comments, but with all its lines, so that errors name the right ones. What looks like a comment
