@@ -14,7 +14,9 @@ pub(crate) fn warnings<R>(work: impl FnOnce() -> R) -> (R, Vec<String>) {
     (result, std::mem::take(&mut heard.lock().unwrap()))
 }
 
-struct Ear(Arc<Mutex<Vec<String>>>);
+/// Keeps the warnings that it hears.
+#[derive(Clone, Default)]
+pub(crate) struct Ear(pub(crate) Arc<Mutex<Vec<String>>>);
 
 impl Subscriber for Ear {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {

@@ -268,15 +268,13 @@ impl LoaderBuilder {
         };
         // Reads of single samples are small and many: one ring's thread is all busy with them before a drive is.
         let carrier = carrier.map_reader(|reader| reader.rings_unless_set(2));
-        let settings = self.settings();
-        // What is read at once, and as much that waits to be delivered: touched later, it would hold up the first batch.
-        let in_files = self.dataset.files().iter().fold(0_u64, |bytes, file| bytes.saturating_add(file.len()));
-        let first_reads = settings.reading.saturating_mul(2).min(in_files);
-        let carrier = carrier.map_reader(|reader| reader.touched_unless_set(first_reads)).build()?;
+        let at_start = self.touched_at_start();
+        let carrier = carrier.map_reader(|reader| reader.touched_unless_set(at_start)).build()?;
         if let Some(stream) = &self.stream {
             carrier.can_follow(stream).map_err(BuildError::Device)?;
         }
         let (engine, reads) = (carrier.reader().engine(), carrier.reader().counters());
+        let settings = self.settings();
         let held = if self.device.kind() == DeviceKind::Host { self.budget } else { self.device_budget };
         // Of the host's budget some is for what is read beside its place.
         let depth = Depth::new(2 * settings.reading, held / 8 * 5);
@@ -318,6 +316,19 @@ impl LoaderBuilder {
         threads.start("forebay-loader".into(), (0, 1), loader).map_err(refused("the loader"))?;
         let device = self.device;
         Ok(Loader { shared, threads, origin, device, engine, reads, batches_an_epoch, batches_left })
+    }
+
+    /// Bytes of host memory that are touched before the first read. A loader reads as far ahead as its budget allows, so to touch
+    /// them later would hold up its first batches. On a device the carrier does so itself.
+    fn touched_at_start(&self) -> u64 {
+        /// The default budget. More would take longer than a start should.
+        const MOST: u64 = 256 << 20;
+        match self.device.kind() {
+            DeviceKind::Host => {
+                self.dataset.files().iter().fold(0_u64, |bytes, file| bytes.saturating_add(file.len())).min(MOST)
+            }
+            _ => 0,
+        }
     }
 
     /// The order, from where it begins.

@@ -7,8 +7,6 @@ mod bytes;
 mod compound;
 mod corpus;
 mod fingerprint;
-#[path = "../../src/dataset/heard.rs"]
-mod heard;
 mod megatron;
 mod npy;
 mod npz;
@@ -23,3 +21,5 @@ mod tokens;
 mod told;
 mod untold_size;
 mod webdataset;
+
+use common::heard::by_thread as heard;

@@ -13,16 +13,10 @@ pub fn line(object: &impl Serialize) -> Result<String, Failure> {
 /// What is wrong with text that is not the JSON that it should be. No reader of JSON takes a byte order mark, which some
 /// editors write and none shows.
 pub fn fault(text: &[u8], error: &serde_json::Error) -> String {
-    match has_byte_order_mark(text) {
-        true => BYTE_ORDER_MARK.to_owned(),
-        false => error.to_string(),
+    match text {
+        [0xef, 0xbb, 0xbf, ..] | [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            "it begins with a byte order mark: save it as UTF-8 without one".to_owned()
+        }
+        _ => error.to_string(),
     }
-}
-
-/// What is wrong with text that [has one](has_byte_order_mark), and what to do.
-pub const BYTE_ORDER_MARK: &str = "it begins with a byte order mark: save it as UTF-8 without one";
-
-/// Whether text begins with the byte order mark of UTF-8 or of UTF-16.
-pub fn has_byte_order_mark(text: &[u8]) -> bool {
-    matches!(text, [0xef, 0xbb, 0xbf, ..] | [0xff, 0xfe, ..] | [0xfe, 0xff, ..])
 }

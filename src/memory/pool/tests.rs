@@ -139,24 +139,33 @@ fn a_large_request_is_not_starved_by_small_ones() {
 /// A task that is gone may be kept by nothing but its waker, and hold memory.
 #[test]
 fn a_waker_that_is_dropped_may_give_memory_back() {
-    struct Holder(#[allow(dead_code)] Lease);
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    /// Dropped with the lock held, its lease would wait for ever for itself: it is leaked then.
+    struct Holder(Pool, Option<Lease>, std::sync::Arc<AtomicUsize>);
     impl std::task::Wake for Holder {
         fn wake(self: std::sync::Arc<Self>) {}
     }
-    let (done, over) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let pool = Pool::new(2 * GRAIN);
-        let held = std::sync::Arc::new(Holder(pool.try_acquire(GRAIN, GRAIN).unwrap()));
-        let mut queued = pool.acquire(2 * GRAIN, GRAIN);
-        let waker = Waker::from(held);
-        assert!(Pin::new(&mut queued).poll(&mut Context::from_waker(&waker)).is_pending());
-        drop(waker);
-        // Another task waits now: the first one's waker goes, and with it the memory that was in the way.
-        let _ = poll_once(&mut queued);
-        assert!(poll_once(&mut queued).is_ready());
-        done.send(()).unwrap();
-    });
-    assert!(over.recv_timeout(std::time::Duration::from_secs(5)).is_ok(), "it hangs or fails");
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            let is_free = self.0.state.try_lock().is_ok();
+            self.2.fetch_add(usize::from(is_free), SeqCst);
+            if !is_free {
+                std::mem::forget(self.1.take());
+            }
+        }
+    }
+    let pool = Pool::new(2 * GRAIN);
+    let released = std::sync::Arc::new(AtomicUsize::new(0));
+    let lease = pool.try_acquire(GRAIN, GRAIN);
+    assert!(lease.is_some());
+    let waker = Waker::from(std::sync::Arc::new(Holder(pool.clone(), lease, std::sync::Arc::clone(&released))));
+    let mut queued = pool.acquire(2 * GRAIN, GRAIN);
+    assert!(Pin::new(&mut queued).poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    // Another task waits now: the first one's waker goes, and with it the memory that was in the way.
+    let _ = poll_once(&mut queued);
+    assert_eq!(released.load(SeqCst), 1, "it was dropped under the lock, or not at all");
+    assert!(poll_once(&mut queued).is_ready());
 }
 
 #[test]
