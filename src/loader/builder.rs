@@ -269,7 +269,7 @@ impl LoaderBuilder {
         // Reads of single samples are small and many: one ring's thread is all busy with them before a drive is.
         let carrier = carrier.map_reader(|reader| reader.rings_unless_set(2));
         let at_start = self.touched_at_start();
-        let carrier = carrier.map_reader(|reader| reader.touched_unless_set(at_start)).build()?;
+        let carrier = carrier.map_reader(|reader| reader.touched_at_least(at_start)).build()?;
         if let Some(stream) = &self.stream {
             carrier.can_follow(stream).map_err(BuildError::Device)?;
         }

@@ -149,8 +149,8 @@ impl ReaderBuilder {
         self
     }
 
-    /// Touches and registers what the first reads need while the reader is built, as far as the machine has it then.
-    pub(crate) fn touched_unless_set(mut self, bytes: u64) -> Self {
+    /// Touches and registers as many bytes while the reader is built, as far as the machine has them then.
+    pub(crate) fn touched_at_least(mut self, bytes: u64) -> Self {
         self.touched = self.touched.max(bytes);
         self
     }
@@ -254,9 +254,9 @@ mod tests {
     fn what_the_first_reads_need_is_touched_at_once_and_the_rest_is_not() {
         let reader = |builder: ReaderBuilder| builder.budget(64 << 20).build().unwrap();
         let touched = |builder| reader(builder).arena().touched();
-        let few = touched(ReaderBuilder::default().touched_unless_set(9 << 20));
+        let few = touched(ReaderBuilder::default().touched_at_least(9 << 20));
         assert!((9 << 20..32 << 20).contains(&few), "{few} bytes");
-        assert_eq!(touched(ReaderBuilder::default().touched_unless_set(65 << 20)), 64 << 20);
-        assert_eq!(touched(ReaderBuilder::default().prefault(true).touched_unless_set(1 << 20)), 64 << 20);
+        assert_eq!(touched(ReaderBuilder::default().touched_at_least(65 << 20)), 64 << 20);
+        assert_eq!(touched(ReaderBuilder::default().prefault(true).touched_at_least(1 << 20)), 64 << 20);
     }
 }

@@ -137,7 +137,7 @@ mod tests {
             user: Some(12),
             group: Some((34, "/g/pids.max".into())),
             address_space: None,
-            mappings: None,
+            mappings: Some(56),
         };
         fix(&io::Error::from_raw_os_error(errno), &limits)
     }
@@ -145,7 +145,11 @@ mod tests {
     #[test]
     fn a_limit_that_is_reached_is_named_with_its_number() {
         let said = said(libc::EAGAIN);
-        assert!(said.contains("RLIMIT_NPROC is 12, /g/pids.max is 34") && said.contains("ulimit -u"), "{said}");
+        assert!(
+            said.contains("RLIMIT_NPROC is 12, /g/pids.max is 34, vm.max_map_count is 56")
+                && said.contains("ulimit -u"),
+            "{said}"
+        );
         assert!(!said.contains("RLIMIT_AS") && !said.contains("seccomp"), "{said}");
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::common::{copies, folder};
-use crate::run::{Answer, forebay, member, run, write};
+use crate::run::{Answer, forebay, link, member, run, write};
 
 mod state;
 
@@ -337,4 +337,19 @@ fn a_byte_order_mark_in_json_is_named() {
     }
     let answer = Answer::of(forebay().args(["bench", "--compare"]).args([&state, &state]));
     assert!(answer.error(1).contains("byte order mark"), "{}", answer.stderr);
+}
+
+#[test]
+fn a_dangling_link_is_a_warning_and_under_a_flag_an_error() {
+    let folder = folder();
+    let archive = [member("a.jpg", b"picture"), link("b.jpg", "gone.jpg"), vec![0; 1024]].concat();
+    write(folder.path(), "data", &archive);
+    let order = |flags: &str| order(&folder, &format!("--format webdataset --json {flags}"));
+    let said = "link b.jpg leads to no file in its archive";
+    let warned = order("");
+    assert_eq!(warned.code, Some(0), "{}", warned.stderr);
+    assert!(warned.stderr.starts_with("warning: ") && warned.stderr.contains(said), "{}", warned.stderr);
+    let denied = order("--deny-dangling-links");
+    assert_eq!((denied.code, denied.stdout.as_slice()), (Some(1), &b""[..]));
+    assert!(denied.stderr.starts_with("error: data at ") && denied.stderr.contains(said), "{}", denied.stderr);
 }

@@ -92,10 +92,20 @@ pub fn write(folder: &Path, name: impl AsRef<OsStr>, bytes: &[u8]) -> PathBuf {
 
 /// A member of a tar archive, in POSIX's ustar format.
 pub fn member(name: &str, bytes: &[u8]) -> Vec<u8> {
+    tar_member(name, b'0', "", bytes)
+}
+
+/// A symbolic link in a tar archive.
+pub fn link(name: &str, target: &str) -> Vec<u8> {
+    tar_member(name, b'2', target, b"")
+}
+
+fn tar_member(name: &str, kind: u8, target: &str, bytes: &[u8]) -> Vec<u8> {
     let mut header = [0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());
     header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
-    header[156] = b'0';
+    header[156] = kind;
+    header[157..157 + target.len()].copy_from_slice(target.as_bytes());
     header[257..265].copy_from_slice(b"ustar\x0000");
     header[148..156].fill(b' ');
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
