@@ -70,6 +70,13 @@ impl SampleSpec {
         self.ends.push(self.ranges.len());
     }
 
+    /// Keeps the first so many tensors.
+    pub(crate) fn truncate(&mut self, tensors: usize) {
+        self.tensors.truncate(tensors);
+        self.ends.truncate(tensors);
+        self.ranges.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
     /// The tensors, in the dataset's order.
     pub fn tensors(&self) -> &[TensorSpec] {
         &self.tensors

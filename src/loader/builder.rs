@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use cudarc::driver::CudaStream;
 
+use super::account::Account;
 use super::assemble::Work;
 use super::batch::Origin;
+use super::course::Settings;
 use super::depth::Depth;
 use super::loader::Loader;
 use super::missing::Missing;
-use super::pipeline::{Pipeline, Settings};
+use super::pipeline::Pipeline;
 use super::plan::Planner;
 use super::pool::Pool;
 use super::rows::Ragged;
@@ -206,10 +208,10 @@ impl LoaderBuilder {
     }
 
     /// Leaves out of their batches up to so many samples that cannot be read, do not match their checksum, or are refused by
-    /// the transform. Each is warned about and [counted](super::LoaderStats::skipped); their batches are smaller by that, and
-    /// one that would have no sample left does not come. The next one is an error; so is a sample that cannot be read where
-    /// the budget has no room for it beside its batch, since it is looked for there, and one that the dataset does not find or
-    /// whose tensors the transform refuses before they are read.
+    /// the transform, or that the dataset cannot locate. Each is warned about and [counted](super::LoaderStats::skipped); their
+    /// batches are smaller by that, and a batch with no sample left does not come. The next one is an error; so is a sample
+    /// that cannot be read if the budget has no room for it beside its batch, and an epoch that gives no batch if another
+    /// epoch follows it.
     pub fn skip_corrupt(mut self, limit: u64) -> Self {
         self.skips = Some(limit);
         self
@@ -290,17 +292,20 @@ impl LoaderBuilder {
         let workers = self.workers.unwrap_or_else(default_workers);
         let pool = Pool::new(workers, &threads).map_err(refused("the loader's workers"))?;
         let origin = Arc::new(origin);
+        let account = Account::new(self.skips, &sampler, Arc::clone(&origin), Arc::clone(&shared));
         let planner = Planner::new(
             Arc::clone(&self.dataset),
             self.transform.clone(),
             self.ragged,
             self.missing,
+            self.skips.is_some(),
             sampler,
             carrier.clone(),
         );
         let work =
             Work { dataset: self.dataset, transform: self.transform, seed: origin.seed, goes_on: self.skips.is_some() };
-        let pipeline = Pipeline::new(planner, carrier, pool, work, Arc::clone(&origin), settings, Arc::clone(&shared));
+        let pipeline =
+            Pipeline::new(planner, carrier, pool, work, settings, account, Arc::clone(&origin), Arc::clone(&shared));
         let watchdog = {
             let (shared, patience) = (Arc::clone(&shared), self.patience);
             move || watch(&shared, patience)
@@ -368,7 +373,6 @@ impl LoaderBuilder {
             window: window.min(most),
             reading: READING.max(window.saturating_mul(2)).min(held / 2),
             memory: most.saturating_mul(2),
-            skips: self.skips,
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) enum Verdict {
     Kept,
     /// With the field that it lacks.
     LeftOut(LoaderFault, String),
+    /// It could not be located.
+    Corrupt(LoaderFault),
 }
 
 /// The fields of the samples of a loader, before and after the transform: the columns of each of its batches.

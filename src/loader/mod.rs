@@ -6,10 +6,14 @@
 // `device`, `dataset`, `sampler`.
 #![forbid(unsafe_code)]
 
+mod account;
 mod assemble;
 mod batch;
 mod builder;
 mod caught;
+mod course;
+#[cfg(test)]
+mod delivered;
 mod depth;
 mod error;
 mod flight;

@@ -7,20 +7,20 @@ use std::task::Context;
 use std::thread;
 use std::time::Instant;
 
+use super::account::{Account, Accounted};
 use super::assemble::Work;
 use super::batch::{Batch, Origin};
 use super::caught;
+use super::course::{Course, Decision, Event, Failed, FaultKind, Remedy, Settings, UnderWay};
 use super::error::{LoaderError, LoaderFault};
 use super::flight::{Flight, Made, Next};
-use super::left_out::{Tally, all_skipped};
 use super::means::Means;
-use super::plan::{LeftOut, Limits, Planner, Window};
+use super::plan::{Corrupt, Limits, Planner, Window};
 use super::pool::Pool;
 use super::shared::{Item, Level, Shared, Wake};
 use super::stage::Stage;
 use super::timeline::Timeline;
 use crate::route::{Carrier, CarryError, CarryFault, RouteBytes};
-use crate::sampler::Cursor;
 use crate::sync::unpark_this_thread;
 
 pub(super) struct Pipeline {
@@ -28,41 +28,10 @@ pub(super) struct Pipeline {
     flights: VecDeque<Flight>,
     means: Means,
     planner: Planner,
+    course: Course,
+    account: Account,
     origin: Arc<Origin>,
-    settings: Settings,
-    /// Windows grow from one batch to as much as is worth being read at once, so that the first batch comes soon.
-    grown: u32,
-    has_handed_over: bool,
-    /// Nothing more is planned: the last epoch is, or something has failed.
-    planned: bool,
-    /// Corrupt samples skipped in windows that were handed over.
-    skipped: u64,
-    /// Samples left out in windows that were handed over, since they lack a field.
-    missing: u64,
-    /// These among all.
-    tally: Tally,
-    /// Samples of the epoch that is being handed over, where it is whole and has given no batch so far; and how many of them
-    /// lack a field.
-    barren: Option<(u64, u64)>,
-    /// Since when there is enough ahead of the consumer.
-    enough_since: Option<Instant>,
-    /// When the consumer is to wake the thread.
-    wake: Wake,
     shared: Arc<Shared>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    /// The most batches that are ready or under way.
-    pub(super) prefetch: usize,
-    /// Bytes that are worth being read at once.
-    pub(super) window: u64,
-    /// Bytes that may be being read at once.
-    pub(super) reading: u64,
-    /// Bytes of memory that one window of several batches may take.
-    pub(super) memory: u64,
-    /// How many corrupt samples may be skipped; none where the first one is an error.
-    pub(super) skips: Option<u64>,
 }
 
 impl Pipeline {
@@ -71,28 +40,14 @@ impl Pipeline {
         carrier: Carrier,
         pool: Pool,
         work: Work,
-        origin: Arc<Origin>,
         settings: Settings,
+        account: Account,
+        origin: Arc<Origin>,
         shared: Arc<Shared>,
     ) -> Self {
         let means = Means::new(carrier, pool, work, planner.ragged, Arc::clone(&shared));
-        Self {
-            flights: VecDeque::new(),
-            means,
-            planner,
-            origin,
-            settings,
-            grown: 0,
-            has_handed_over: false,
-            planned: false,
-            skipped: 0,
-            missing: 0,
-            tally: Tally::default(),
-            barren: None,
-            enough_since: None,
-            wake: Wake::Always,
-            shared,
-        }
+        let course = Course::new(settings, shared.at());
+        Self { flights: VecDeque::new(), means, planner, course, account, origin, shared }
     }
 
     pub(super) fn run(mut self) {
@@ -101,17 +56,23 @@ impl Pipeline {
         // A dataset's own code runs on this thread, and may panic.
         let mut ender = Ender(Some(Arc::clone(&self.shared)));
         while self.shared.is_wanted() {
-            let begun = self.begin_one();
+            // One window at a time, so that what is there already is handed over first.
+            let wait = match self.course.decide(self.shared.ahead(), self.under_way(), Instant::now()) {
+                Decision::Begin(limits) => {
+                    self.begin(limits);
+                    None
+                }
+                Decision::Wait(wake) => Some(wake),
+                Decision::Finish => {
+                    self.shared.end(None);
+                    break;
+                }
+            };
             let moved = self.poll(&mut context);
             let handed = self.hand_over();
-            if self.planned && self.flights.is_empty() {
-                self.shared.end(None);
-                break;
-            }
-            if !begun && !moved && !handed {
-                if self.is_wanted_again() {
-                    continue;
-                }
+            if let Some(wake) = wait.filter(|_| !moved && !handed)
+                && !self.is_wanted_again(wake)
+            {
                 thread::park();
                 self.means.awake_since = Instant::now();
             }
@@ -119,79 +80,38 @@ impl Pipeline {
         ender.0 = None;
     }
 
-    /// Begins one window more, where there is room for it; whether it did. One at a time, so that what is there already is
-    /// handed over first.
-    fn begin_one(&mut self) -> bool {
-        if self.planned || !self.has_room() {
-            return false;
+    fn under_way(&self) -> UnderWay {
+        let (mut level, mut reading) = (Level { batches: 0, bytes: 0 }, 0);
+        for flight in &self.flights {
+            level.batches += flight.batches();
+            level.bytes += flight.memory();
+            reading += if flight.is_reading() { flight.memory() } else { 0 };
         }
-        let limits = self.limits();
+        let is_blocked =
+            self.flights.back().is_some_and(Flight::waits_for_memory) || self.flights.iter().any(Flight::is_one_by_one);
+        UnderWay { windows: self.flights.len(), level, reading, is_blocked }
+    }
+
+    fn begin(&mut self, limits: Limits) {
         let shared = &self.shared;
+        shared.note_busy(self.course.idle());
         let opening = |file: &crate::dataset::DataFile| {
             shared.state().opening = Some((file.path().to_owned(), Instant::now()));
         };
         let started = Instant::now();
-        let planned = self.planner.next(limits, opening);
+        let planned = self.planner.plan(self.course.next(), limits, opening);
         shared.state().opening = None;
         match planned {
             Ok(Some(window)) => {
-                self.grown = self.grown.saturating_add(1);
+                self.course.on(Event::Began { end: window.end() });
                 self.flights.push_back(Flight::begin(&self.means, window, Timeline::begin(started), false));
             }
-            Ok(None) => self.planned = true,
+            Ok(None) => self.course.on(Event::PlanEnded),
             Err(error) => {
-                self.planned = true;
+                self.course.on(Event::PlanEnded);
                 self.flights.push_back(Flight::failed(error));
             }
         }
-        true
-    }
-
-    /// Whether one more window may be begun.
-    fn has_room(&mut self) -> bool {
-        // Reads of single samples would wait for memory behind what was begun after them.
-        if self.flights.back().is_some_and(Flight::waits_for_memory) || self.flights.iter().any(Flight::is_one_by_one) {
-            return false;
-        }
-        // The first batch is not to wait behind reads for later ones.
-        if !self.has_handed_over && self.flights.len() > 1 {
-            return false;
-        }
-        let (mut under_way, mut reading) = (Level { batches: 0, bytes: 0 }, 0);
-        for flight in &self.flights {
-            under_way.batches += flight.batches();
-            under_way.bytes += flight.memory();
-            reading += if flight.is_reading() { flight.memory() } else { 0 };
-        }
-        !self.has_enough(under_way) && (reading == 0 || reading < self.settings.reading)
-    }
-
-    /// Whether with this under way there is as much ahead of the consumer as is allowed, or was and is not yet half of it.
-    fn has_enough(&mut self, under_way: Level) -> bool {
-        let ahead = self.shared.ahead();
-        let all = Level { batches: ahead.batches + under_way.batches, bytes: ahead.bytes + under_way.bytes };
-        let allowed = Level { batches: self.settings.prefetch, bytes: ahead.depth };
-        let is_full = all.batches >= allowed.batches || all.bytes >= allowed.bytes;
-        let refill = allowed.refill();
-        let enough = all.batches > 0 && (is_full || (self.enough_since.is_some() && !all.is_within(refill)));
-        if enough {
-            self.enough_since.get_or_insert_with(Instant::now);
-            self.wake = Wake::when(refill, under_way);
-        } else if let Some(since) = self.enough_since.take() {
-            self.wake = Wake::Always;
-            self.shared.note_idle(since.elapsed());
-        }
-        enough
-    }
-
-    fn limits(&self) -> Limits {
-        /// Planning so many takes about a millisecond, in which nothing is handed over.
-        const SAMPLES: usize = 2048;
-        let ahead = self.shared.ahead();
-        let under_way: usize = self.flights.iter().map(Flight::batches).sum();
-        let room = self.settings.prefetch.saturating_sub(ahead.batches + under_way).max(1);
-        let grown = 1_usize.checked_shl(self.grown.min(20)).unwrap_or(usize::MAX);
-        Limits { batches: grown.min(room), samples: SAMPLES, bytes: self.settings.window, memory: self.settings.memory }
     }
 
     /// Whether any window has come further.
@@ -199,6 +119,7 @@ impl Pipeline {
         let mut moved = false;
         let mut i = 0;
         while let Some(flight) = self.flights.get_mut(i) {
+            let was_one_by_one = flight.is_one_by_one();
             match flight.poll(&self.means, context) {
                 Next::Pending => i += 1,
                 // What was worked on here is not kept back by the work behind it.
@@ -206,7 +127,7 @@ impl Pipeline {
                 Next::Moved => moved = true,
                 Next::Failed(window, error) => {
                     moved = true;
-                    self.take_failure(i, window, error);
+                    self.take_failure(i, window, error, was_one_by_one);
                 }
             }
         }
@@ -214,35 +135,24 @@ impl Pipeline {
     }
 
     /// A window could not be read, or not be brought to the device. What was begun behind it is begun again later.
-    fn take_failure(&mut self, i: usize, window: Box<Window>, error: CarryError) {
+    fn take_failure(&mut self, i: usize, window: Box<Window>, error: CarryError, was_one_by_one: bool) {
         self.flights.truncate(i);
-        let is_small = window.batches.len() == 1;
-        let is_unread = matches!(
-            error.fault,
-            CarryFault::Read(_) | CarryFault::Open(_) | CarryFault::Direct(_) | CarryFault::NoRoute { .. }
-        );
-        match error.fault {
-            // Sample by sample, to find out which it is.
-            _ if is_unread && self.means.can_read_one_by_one(&window) => {
-                self.planner.rewind(window.after.clone());
-                self.planned = false;
+        let failed = Failed {
+            fault: kind_of(&error.fault),
+            batches: window.batches.len(),
+            was_one_by_one,
+            can_one_by_one: self.means.can_read_one_by_one(&window),
+            is_direct_alone: self.means.is_direct_alone(),
+        };
+        let remedy = failed.remedy();
+        self.course.on(Event::Failed { start: window.start(), end: window.end(), remedy });
+        match remedy {
+            Remedy::OneByOne => {
                 self.flights.push_back(Flight::begin(&self.means, window, Timeline::begin(Instant::now()), true));
             }
-            // Too large together: batch by batch.
-            CarryFault::Memory(_) if !is_small => self.go_on_batch_by_batch(&window),
-            _ if is_unread && !is_small && !self.means.is_direct_alone() => self.go_on_batch_by_batch(&window),
-            _ => {
-                self.planned = true;
-                let error = self.located(&window, error);
-                self.flights.push_back(Flight::failed(error));
-            }
+            Remedy::BatchByBatch => {}
+            Remedy::GiveUp => self.flights.push_back(Flight::failed(self.located(&window, error))),
         }
-    }
-
-    fn go_on_batch_by_batch(&mut self, window: &Window) {
-        self.planner.rewind(window.before.clone());
-        self.planned = false;
-        self.settings.window = 0;
     }
 
     /// The error of the sample that lies where it happened; of the window's first batch, where none does. Bytes of several
@@ -288,13 +198,13 @@ impl Pipeline {
 
     fn end_with(&mut self, error: LoaderError) -> bool {
         self.flights.clear();
-        self.planned = true;
+        self.course.on(Event::Ended);
         self.shared.end(Some(error));
         true
     }
 
     fn hand_over_window(&mut self, made: Made) -> Result<(), LoaderError> {
-        self.has_handed_over = true;
+        self.course.on(Event::HandedOver);
         let Made { window, memory, failures, mut carried, mut timeline } = made;
         timeline.enter(Stage::Ready);
         self.note_stages(&window, &timeline);
@@ -304,27 +214,26 @@ impl Pipeline {
         let mut items = Vec::with_capacity(window.batches.len());
         let mut outcome = Ok(());
         for (number, planned) in window.batches.into_iter().enumerate() {
-            let mut padded = planned.padded;
-            let missing = planned.left_out.samples;
+            let (at, mut padded) = (planned.step.at, planned.padded);
             let samples = planned.samples.len() as u64;
-            self.note_left_out(planned.left_out, planned.step.at, samples);
+            let mut corrupt = planned.corrupt;
+            let accounted = Accounted {
+                samples: samples + corrupt.len() as u64,
+                left_out: planned.left_out,
+                is_empty: planned.indices.is_empty(),
+            };
             while let Some(failure) = failures.next_if(|failure| failure.batch == number) {
                 if failure.row as u64 + padded.min(samples) >= samples {
                     padded = padded.saturating_sub(1);
                 }
-                let sample = Some(caught::id(&*self.origin.dataset, failure.index));
-                let at = planned.step.at;
-                let error = LoaderError { sample, epoch: at.epoch, batch: at.batch, fault: failure.fault };
-                if let Err(error) = self.skip(error) {
-                    outcome = Err(error);
-                    break;
-                }
+                corrupt.push(Corrupt { index: failure.index, fault: failure.fault });
             }
+            let skipped = corrupt.into_iter().try_for_each(|Corrupt { index, fault }| {
+                let sample = Some(caught::id(&*self.origin.dataset, index));
+                self.account.skip(LoaderError { sample, epoch: at.epoch, batch: at.batch, fault })
+            });
+            outcome = skipped.and_then(|()| self.account.note(at, accounted));
             if outcome.is_err() {
-                break;
-            }
-            if let Err(error) = self.note_barren(planned.step.at, samples, missing, planned.indices.is_empty()) {
-                outcome = Err(error);
                 break;
             }
             if planned.indices.is_empty() {
@@ -346,59 +255,6 @@ impl Pipeline {
         outcome
     }
 
-    /// Counts a corrupt sample, where one more may be skipped.
-    fn skip(&mut self, error: LoaderError) -> Result<(), LoaderError> {
-        match self.settings.skips {
-            None => Err(error),
-            Some(limit) if self.skipped >= limit => {
-                let fault = LoaderFault::TooManySkipped { limit, last: Box::new(error.fault) };
-                Err(LoaderError { fault, ..error })
-            }
-            Some(_) => {
-                self.skipped += 1;
-                self.shared.state().stats.skipped = self.skipped;
-                tracing::warn!("skipped: {error}");
-                Ok(())
-            }
-        }
-    }
-
-    /// Counts samples that lack a field beside those of their batch that do not, and warns of the first, and where they are
-    /// most.
-    fn note_left_out(&mut self, left_out: LeftOut, at: Cursor, others: u64) {
-        if let Some(first) = left_out.first.filter(|_| self.missing == 0) {
-            tracing::warn!("left out, like every sample that lacks a field: {first}");
-        }
-        if left_out.samples > 0 {
-            self.missing += left_out.samples;
-            self.shared.state().stats.missing = self.missing;
-        }
-        self.tally.add_samples(others + left_out.samples);
-        left_out.lacking.iter().for_each(|(field, samples)| self.tally.add_left_out(field, *samples));
-        let epoch_ends = at.batch + 1 == self.planner.sampler.steps_an_epoch();
-        if let Some(warning) = self.tally.warning(&*self.origin.dataset, epoch_ends) {
-            tracing::warn!("{warning}");
-        }
-    }
-
-    /// Counts the samples of an epoch that gives no batch, and ends a loader that has had a whole one of those, where it has
-    /// no end or samples lack a field: nothing limits how many of those are left out.
-    fn note_barren(&mut self, at: Cursor, samples: u64, missing: u64, is_empty: bool) -> Result<(), LoaderError> {
-        if at == (Cursor { epoch: at.epoch, ..Cursor::default() }) {
-            self.barren = Some((0, 0));
-        }
-        self.barren = self.barren.filter(|_| is_empty).map(|before| (before.0 + samples + missing, before.1 + missing));
-        let sampler = &self.planner.sampler;
-        match self.barren {
-            Some((skipped, missing))
-                if at.batch + 1 == sampler.steps_an_epoch() && (missing > 0 || sampler.steps_left().is_none()) =>
-            {
-                Err(all_skipped(&*self.origin.dataset, skipped, at))
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn note_stages(&self, window: &Window, timeline: &Timeline) {
         let bytes: u64 = window.batches.iter().map(|batch| batch.bytes).sum();
         let mut state = self.shared.state();
@@ -414,8 +270,18 @@ impl Pipeline {
 
     /// Before the thread sleeps: tells the watchdog what the oldest window is doing, and the consumer when to wake it. Whether
     /// he has taken so much meanwhile that there is room now.
-    fn is_wanted_again(&self) -> bool {
-        self.shared.sleep(self.flights.front().map(Flight::doing), self.wake)
+    fn is_wanted_again(&self, wake: Wake) -> bool {
+        self.shared.sleep(self.flights.front().map(Flight::doing), wake)
+    }
+}
+
+fn kind_of(fault: &CarryFault) -> FaultKind {
+    match fault {
+        CarryFault::Read(_) | CarryFault::Open(_) | CarryFault::Direct(_) | CarryFault::NoRoute { .. } => {
+            FaultKind::Unread
+        }
+        CarryFault::Memory(_) => FaultKind::TooLarge,
+        CarryFault::Device(_) | CarryFault::Place { .. } | CarryFault::OtherDevice { .. } => FaultKind::Other,
     }
 }
 

@@ -11,11 +11,11 @@ use super::rows::{Field, Ragged, Table, lay_out};
 use super::transform::{Transform, specs_caught};
 use crate::dataset::{DataFile, Dataset, SampleSpec, TensorSpec, brief};
 use crate::route::Carrier;
-use crate::sampler::{Sampler, Step};
+use crate::sampler::{Cursor, Sampler, Step};
 use crate::storage::{Extent, File, Place};
 
 /// A few batches that are read at once, into one piece of memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Window {
     pub(super) batches: Vec<BatchPlan>,
     /// The tensors of all samples as they lie in the files, one sample after the other.
@@ -27,10 +27,6 @@ pub(super) struct Window {
     pub(super) extents: Vec<Extent>,
     /// Bytes of the memory.
     pub(super) len: usize,
-    /// Where the order stood before the first of these, to come back to.
-    pub(super) before: Sampler,
-    /// And behind the last.
-    pub(super) after: Sampler,
 }
 
 #[derive(Debug)]
@@ -40,6 +36,7 @@ pub(super) struct BatchPlan {
     /// How many of the last samples are repeated.
     pub(super) padded: u64,
     pub(super) left_out: LeftOut,
+    pub(super) corrupt: Vec<Corrupt>,
     /// Which tensor of which sample is which field's.
     pub(super) table: Table,
     pub(super) fields: Vec<Field>,
@@ -59,6 +56,13 @@ pub(super) struct LeftOut {
     pub(super) first: Option<Box<LoaderError>>,
 }
 
+/// A sample that is in no batch, since it could not be located or read.
+#[derive(Debug)]
+pub(super) struct Corrupt {
+    pub(super) index: u64,
+    pub(super) fault: LoaderFault,
+}
+
 /// Where the tensors and ranges of a sample end in their lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SamplePlan {
@@ -69,6 +73,25 @@ pub(super) struct SamplePlan {
 }
 
 impl Window {
+    /// Where its first batch begins.
+    pub(super) fn start(&self) -> Cursor {
+        self.batches.first().map(|batch| batch.step.at).unwrap_or_default()
+    }
+
+    /// Where to go on behind its last batch.
+    pub(super) fn end(&self) -> Cursor {
+        self.batches.last().map(|batch| batch.step.next).unwrap_or_default()
+    }
+
+    /// Takes out what does not belong to its first so many samples.
+    fn truncate(&mut self, samples: usize) {
+        self.samples.truncate(samples);
+        let ends = self.samples.last().copied().unwrap_or(SamplePlan { index: 0, input: 0, output: 0, ranges: 0 });
+        self.input.truncate(ends.input);
+        self.output.truncate(ends.output);
+        self.extents.truncate(ends.ranges);
+    }
+
     /// The tensors of a sample of this window as they are in the files.
     pub(super) fn input_of(&self, sample: usize) -> Range<usize> {
         self.before(sample).map_or(0, |before| before.input)..self.samples[sample].input
@@ -153,13 +176,15 @@ impl Window {
     }
 }
 
-/// Plans window after window.
+/// Plans windows, each from where it is told: a window is planned whole, or nothing has happened.
 pub(super) struct Planner {
     pub(super) dataset: Arc<dyn Dataset>,
     pub(super) transform: Option<Arc<dyn Transform>>,
     pub(super) ragged: Ragged,
     columns: Columns,
-    pub(super) sampler: Sampler,
+    sampler: Sampler,
+    /// Samples that cannot be located are left out, and become [`Corrupt`].
+    skips_corrupt: bool,
     /// Those opened so far, by number.
     files: Vec<Option<File>>,
     carrier: Carrier,
@@ -167,8 +192,6 @@ pub(super) struct Planner {
     /// samples before it.
     sample: SampleSpec,
     made: Vec<TensorSpec>,
-    /// What stopped the last window, to be said after the batches before it.
-    failed: Option<LoaderError>,
 }
 
 /// How much one window may hold; one batch it always does.
@@ -188,40 +211,27 @@ impl Planner {
         transform: Option<Arc<dyn Transform>>,
         ragged: Ragged,
         missing: Missing,
+        skips_corrupt: bool,
         sampler: Sampler,
         carrier: Carrier,
     ) -> Self {
         let files = vec![None; dataset.files().len()];
         let (sample, made) = (SampleSpec::new(), Vec::new());
         let columns = Columns::new(missing);
-        Self { dataset, transform, ragged, columns, sampler, files, carrier, sample, made, failed: None }
+        Self { dataset, transform, ragged, columns, sampler, skips_corrupt, files, carrier, sample, made }
     }
 
-    /// Comes back to where the order stood.
-    pub(super) fn rewind(&mut self, sampler: Sampler) {
-        self.sampler = sampler;
-        self.failed = None;
-    }
-
-    /// The next window; `None` behind the last epoch. `opening` is told of every file before it is opened.
-    pub(super) fn next(
+    /// The window that begins there, where a step of the order does; `None` behind the last epoch. Where a batch behind the
+    /// first fails, the window ends before it, and the next one, which begins with it, fails unless it has healed. `opening`
+    /// is told of every file before it is opened.
+    pub(super) fn plan(
         &mut self,
+        from: Cursor,
         limits: Limits,
         opening: impl Fn(&DataFile),
     ) -> Result<Option<Box<Window>>, LoaderError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        let mut window = Box::new(Window {
-            batches: Vec::new(),
-            input: SampleSpec::new(),
-            output: Vec::new(),
-            samples: Vec::new(),
-            extents: Vec::new(),
-            len: 0,
-            before: self.sampler.clone(),
-            after: self.sampler.clone(),
-        });
+        self.sampler.go_to(from);
+        let mut window = Box::<Window>::default();
         let (mut bytes, mut memory, mut left_out) = (0_u64, 0_u64, 0_usize);
         while window.batches.is_empty()
             || window.batches.len() < limits.batches
@@ -233,20 +243,16 @@ impl Planner {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if window.batches.is_empty() => return Err(error),
-                Err(error) => {
-                    self.failed = Some(error);
-                    break;
-                }
+                Err(_) => break,
             }
             if let Some(batch) = window.batches.last() {
                 /// A read may be a block longer at both ends.
                 const EDGES: u64 = 2 * 4096;
                 bytes = bytes.saturating_add(batch.bytes);
-                left_out = left_out.saturating_add(batch.left_out.samples as usize);
+                left_out = left_out.saturating_add(batch.left_out.samples as usize + batch.corrupt.len());
                 memory = memory.saturating_add(batch.bytes).saturating_add(EDGES * batch.samples.len() as u64);
             }
         }
-        window.after = self.sampler.clone();
         Ok((!window.batches.is_empty()).then_some(window))
     }
 
@@ -260,6 +266,7 @@ impl Planner {
             step,
             indices,
             left_out: LeftOut::default(),
+            corrupt: Vec::new(),
             table: Table::default(),
             fields: Vec::new(),
             samples: first..first,
@@ -285,14 +292,13 @@ impl Planner {
                 Ok(true)
             }
             Err(error) => {
-                window.samples.truncate(first);
-                window.extents.truncate(extents);
+                window.truncate(first);
                 Err(error)
             }
         }
     }
 
-    /// Adds the samples of a batch, and takes those out of it that lack a field where that is asked for.
+    /// Adds the samples of a batch, and takes those out of it that lack a field or are corrupt where that is asked for.
     fn add_samples(
         &mut self,
         window: &mut Window,
@@ -312,12 +318,16 @@ impl Planner {
                     let error = || Box::new(self.failed_at(&batch.step, Some(index), fault));
                     batch.left_out.first.get_or_insert_with(error);
                 }
+                Verdict::Corrupt(fault) => {
+                    batch.padded -= u64::from(row >= real);
+                    batch.corrupt.push(Corrupt { index, fault });
+                }
             }
         }
         Ok(())
     }
 
-    /// After an error, and where the sample is left out, the window has none of it but extents that it does not keep.
+    /// After an error, and where the sample is not kept, the window is as it was before.
     fn add_sample(
         &mut self,
         window: &mut Window,
@@ -325,26 +335,34 @@ impl Planner {
         opening: &impl Fn(&DataFile),
     ) -> Result<Verdict, LoaderFault> {
         self.sample.clear();
-        caught::locate(&*self.dataset, index, &mut self.sample)?;
+        if let Err(fault) = caught::locate(&*self.dataset, index, &mut self.sample) {
+            return self.corrupt(fault);
+        }
         let verdict = self.columns.check_input(&*self.dataset, self.transform.as_deref(), &self.sample)?;
-        if let Verdict::LeftOut(..) = verdict {
+        if !matches!(verdict, Verdict::Kept) {
             return Ok(verdict);
         }
         check_bytes(&self.sample)?;
         self.made.clear();
         if let Some(transform) = &self.transform {
             let refused = |reason: &str| refused(&*self.dataset, &self.sample, reason);
-            let made = specs_caught(&**transform, self.sample.tensors(), &mut self.made);
-            made.map_err(|error| refused(&error.to_string()))?;
+            if let Err(error) = specs_caught(&**transform, self.sample.tensors(), &mut self.made) {
+                return self.corrupt(refused(&error.to_string()));
+            }
             let verdict = self.columns.check_output(&self.made, refused)?;
-            if let Verdict::LeftOut(..) = verdict {
+            if !matches!(verdict, Verdict::Kept) {
                 return Ok(verdict);
             }
         }
         for number in 0..self.sample.ranges().len() {
             let range = self.sample.ranges()[number];
-            let file = self.file(range.file, opening)?;
-            window.extents.push(Extent { file, offset: range.offset, len: range.len });
+            match self.file(range.file, opening) {
+                Ok(file) => window.extents.push(Extent { file, offset: range.offset, len: range.len }),
+                Err(fault) => {
+                    window.truncate(window.samples.len());
+                    return self.corrupt(fault);
+                }
+            }
         }
         for (tensor, ranges) in self.sample.fields() {
             window.input.push(tensor.clone(), ranges.iter().copied());
@@ -357,6 +375,10 @@ impl Planner {
             ranges: window.extents.len(),
         });
         Ok(Verdict::Kept)
+    }
+
+    fn corrupt(&self, fault: LoaderFault) -> Result<Verdict, LoaderFault> {
+        if self.skips_corrupt { Ok(Verdict::Corrupt(fault)) } else { Err(fault) }
     }
 
     fn file(&mut self, number: u32, opening: &impl Fn(&DataFile)) -> Result<File, LoaderFault> {

@@ -282,10 +282,10 @@ impl Shared {
         matches!(wake, Wake::At(_)) && state.is_refill_due()
     }
 
-    /// There was enough ahead for so long, and no longer is.
-    pub(super) fn note_idle(&self, time: Duration) {
+    /// The pipeline begins a window. So far there was enough ahead for so long.
+    pub(super) fn note_busy(&self, idle: Duration) {
         let mut state = self.state();
-        state.stats.idle += time;
+        state.stats.idle = idle;
         state.wake = Wake::Always;
     }
 

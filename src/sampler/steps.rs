@@ -92,6 +92,16 @@ impl Sampler {
         Ok(self)
     }
 
+    /// As [`start_at`](Self::start_at), for a place where a step of this order begins or ends.
+    pub(crate) fn go_to(&mut self, cursor: Cursor) {
+        self.at = self.settled(cursor);
+    }
+
+    /// How many epochs there are in all; `None` without end.
+    pub(crate) fn epochs(&self) -> Option<u64> {
+        self.epochs
+    }
+
     /// Where the next step begins.
     pub fn cursor(&self) -> Cursor {
         self.at

@@ -33,6 +33,8 @@ pub use align::Alignment;
 pub use builder::ReaderBuilder;
 pub(crate) use descriptors::{Descriptors, open_plain};
 pub use direct::{CacheCause, NoDirect};
+#[cfg(test)]
+pub(crate) use engine::faults;
 pub use engine::{EngineChoice, EngineError, EngineKind, EngineStep, RingFeatures};
 pub use error::{Change, OpenError, OpenFault, ReadError, ReadFault};
 pub use extent::Extent;

@@ -2,10 +2,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forebay::dataset::{Corrupt, DType, Dataset, TensorSpec, TfRecord};
+use forebay::dataset::{
+    Corrupt, DType, DataFile, Dataset, DatasetError, Fingerprint, SampleSpec, TensorSpec, TfRecord,
+};
 use forebay::loader::LoaderFault;
 use forebay::loader::transform::{Map, Transform};
-use forebay::{LoaderBuilder, LoaderError, Remainder, Shuffle, World};
+use forebay::{LoaderBuilder, LoaderError, Ragged, Remainder, Shuffle, World};
 
 use crate::common::folder;
 use crate::common::fuse::{Fuse, Kind};
@@ -300,5 +302,86 @@ fn a_loader_that_skips_is_resumed_at_the_same_sample() {
         let (got, error) = guarded("resumed", move || drained(&mut resumed));
         assert!(error.is_none(), "{error:?}");
         assert_same(&got, &want[batches..], "resumed");
+    }
+}
+
+/// However far away the last epoch is.
+#[test]
+fn an_epoch_of_nothing_but_skipped_samples_is_an_error_unless_it_is_the_last() {
+    let folder = folder();
+    let dataset = crate::stream::records(folder.path(), "x", 100, 40);
+    for (epochs, ends_with_error) in [(1, false), (2, true), (u64::MAX, true)] {
+        let setting = Setting { epochs, ..Setting::new(4) };
+        let builder = setting.builder(&dataset).map(keeping(|_| false)).skip_corrupt(u64::MAX);
+        let mut loader = builder.build().unwrap();
+        let (got, error) = guarded("all skipped", move || drained(&mut loader));
+        assert!(got.is_empty());
+        match error {
+            None => assert!(!ends_with_error, "{epochs} epochs"),
+            Some(error) => {
+                assert!(ends_with_error && error.epoch == 0, "{epochs} epochs: {error}");
+                assert!(matches!(error.fault, LoaderFault::AllSkipped { skipped: 40, .. }), "{error}");
+            }
+        }
+    }
+}
+
+/// Records of which some are not located, by a dataset that is damaged there.
+#[derive(Debug)]
+struct Damaged {
+    inner: Arc<dyn Dataset>,
+    bad: BTreeSet<u64>,
+}
+
+impl Dataset for Damaged {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn files(&self) -> &[DataFile] {
+        self.inner.files()
+    }
+
+    fn locate(&self, index: u64, sample: &mut SampleSpec) -> Result<(), DatasetError> {
+        if self.bad.contains(&index) {
+            let path = self.files()[0].path();
+            return Err(DatasetError::malformed(path, index * 100, "its entry is damaged", "get it again"));
+        }
+        self.inner.locate(index, sample)
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.inner.fingerprint()
+    }
+}
+
+/// In batches of every size, padded rows and padded ranks as well, and whether the first sample is among them.
+#[test]
+fn samples_that_cannot_be_located_are_left_out_and_nothing_else_is() {
+    let folder = folder();
+    let inner = crate::stream::records(folder.path(), "x", 100, 40);
+    for bad in [BTreeSet::from([0]), [7, 8, 9, 10, 39].into(), (5..40).collect()] {
+        let dataset: Arc<dyn Dataset> = Arc::new(Damaged { inner: Arc::clone(&inner), bad: bad.clone() });
+        for batch_size in [1, 4, 64] {
+            for (rank, size) in [(0, 1), (2, 3)] {
+                let world = World::new(rank, size).unwrap();
+                let setting = Setting { world, remainder: Remainder::Pad, ..Setting::new(batch_size) };
+                let want = setting.expected(&*inner).unwrap();
+                let left = without(&want, &bad);
+                for ragged in [Ragged::Packed, Ragged::Padded] {
+                    let what = format!("{} bad, batches of {batch_size}, rank {rank} of {size}, {ragged:?}", bad.len());
+                    let builder = || setting.builder(&dataset).ragged(ragged);
+                    let mut loader = builder().skip_corrupt(u64::MAX).build().unwrap();
+                    let (got, error) = drained(&mut loader);
+                    assert!(error.is_none(), "{what}: {error:?}");
+                    assert_same(&got, &left, &what);
+                    assert_eq!(loader.stats().skipped, times(&want, &bad), "{what}");
+                    // One fewer may be skipped than there are.
+                    let limit = times(&want, &bad).saturating_sub(1);
+                    let (_, error) = drained(&mut builder().skip_corrupt(limit).build().unwrap());
+                    assert_eq!(error.is_some(), times(&want, &bad) > 0, "{what}");
+                }
+            }
+        }
     }
 }
