@@ -99,7 +99,7 @@ fn emulated_older_driver() {
 /// Each seed orders copies, events and cuFile's answers in time anew; every row starts afresh under it.
 #[test]
 fn emulated_many_seeds() {
-    let seeds = u64::from(effort::of(25, 200));
+    let seeds = u64::from(effort::of(10, 200));
     emulated("").run(|control| {
         let site = Site::new("the build's own file system", plain().unwrap());
         let device = Device::cuda(0).unwrap();
