@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -73,10 +73,16 @@ impl Temporary {
         Ok(())
     }
 
-    /// Gives the file its final name, in place of what has it now.
+    /// Gives the file its final name. A file that has that name now is replaced, and hands down its permissions.
     pub fn replace(mut self, path: &Path) -> io::Result<()> {
         // No call gives a name that is taken to a file without one.
-        fs::rename(self.hide()?, path)
+        let hidden = self.hide()?;
+        if let Ok(before) = path.symlink_metadata()
+            && before.is_file()
+        {
+            fs::set_permissions(hidden, before.permissions())?;
+        }
+        fs::rename(hidden, path)
     }
 
     /// Gives the file its final name, which must be free: [`io::ErrorKind::AlreadyExists`] where it is not.
@@ -109,6 +115,44 @@ impl Drop for Temporary {
             // After a rename there is none.
             let _ = fs::remove_file(hidden);
         }
+    }
+}
+
+/// Replaces a file whole, and returns once that is on disk: a process or a machine that stops half way leaves the old one.
+pub fn replace_file(path: &Path, maker: &'static str, bytes: &[u8]) -> io::Result<()> {
+    let target = behind_links(path)?;
+    let folder = target.parent().unwrap_or(Path::new(""));
+    let temporary = Temporary::create(folder, maker)?;
+    let mut file = temporary.file()?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    temporary.replace(&target)?;
+    sync_folder(folder)
+}
+
+/// The file that a path names behind all links, which need not exist: a link stays a link when its target is replaced.
+pub fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    /// As many as the kernel follows.
+    const MOST: usize = 40;
+    let mut target = path.to_owned();
+    for _ in 0..MOST {
+        match fs::read_link(&target) {
+            Ok(to) => target = target.parent().unwrap_or(Path::new("")).join(to),
+            // No link, or nothing of this name.
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Has names that were made, changed or removed in a folder on disk, where its file system can do so.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    match File::open(folder).and_then(|open| open.sync_all()) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        // One that may be written to and not read: its names can be made, and not synced.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
     }
 }
 
@@ -204,7 +248,7 @@ fn started(process: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -244,6 +288,64 @@ mod tests {
             fs::remove_file(folder.path().join("other")).unwrap();
         }
         assert_eq!(names(folder.path()), ["file"]);
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_hands_down_its_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for mode in [0o600, 0o640, 0o444, 0o755] {
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            for mut temporary in both(folder.path()) {
+                temporary.park().unwrap();
+                temporary.replace(&path).unwrap();
+                assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode);
+            }
+            replace_file(&path, "test", b"new").unwrap();
+            assert_eq!(
+                (fs::metadata(&path).unwrap().mode() & 0o7777, fs::read(&path).unwrap()),
+                (mode, b"new".to_vec())
+            );
+            fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn links_stay_links_whether_their_target_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("inner")).unwrap();
+        symlink("inner/second", at("first")).unwrap();
+        symlink("../third", at("inner/second")).unwrap();
+        for text in ["made", "replaced"] {
+            replace_file(&at("first"), "test", text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(at("third")).unwrap(), text);
+            assert!(at("first").is_symlink() && at("inner/second").is_symlink() && !at("third").is_symlink());
+        }
+        symlink("circle", at("circle")).unwrap();
+        let error = replace_file(&at("circle"), "test", b"").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+        assert_eq!(names(folder.path()), ["circle", "first", "inner", "third"]);
+    }
+
+    /// What lies under a hidden name is not opened, whatever it is, and a name may be as long as the file system allows.
+    #[test]
+    fn what_is_planted_at_a_hidden_name_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("other"), "theirs").unwrap();
+        let owner = Owner::this().name();
+        for number in 0..2000 {
+            symlink("other", at(&format!(".test-{owner}-{number:06}.tmp"))).unwrap();
+        }
+        let long = "n".repeat(255);
+        let (path, mut file) = Temporary::named(folder.path(), "test").unwrap();
+        file.write_all(b"ours").unwrap();
+        let named = Temporary { folder: folder.path().to_owned(), maker: "test", file: Some(file), hidden: Some(path) };
+        named.replace(&at(&long)).unwrap();
+        assert_eq!(fs::read_to_string(at("other")).unwrap(), "theirs");
+        assert_eq!(fs::read_to_string(at(&long)).unwrap(), "ours");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Where the result goes: its names, and how files come to have them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::contents::Contents;
 use super::error::PackError;
 use super::options::{PackOptions, PackedFile};
 use crate::dataset::{DataFile, shown};
-use crate::temporary::Temporary;
+use crate::temporary::{Temporary, sync_folder};
 
 #[derive(Debug)]
 pub(super) enum Out {
@@ -188,17 +188,11 @@ fn shards_in(folder: &Path) -> Result<Vec<PathBuf>, PackError> {
     Ok(found)
 }
 
-/// Makes new names in a folder, and the folder's own, last.
+/// Has the new names in a folder on disk, and the folder's own.
 fn sync(folder: &Path) -> Result<(), PackError> {
-    let above = folder.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
-    for path in [Some(folder), above].into_iter().flatten() {
-        match File::open(path).and_then(|open| open.sync_all()) {
-            // Some file systems sync no folders, and the one above may be closed to us.
-            Err(error) if path == folder && !matches!(error.raw_os_error(), Some(libc::EINVAL)) => {
-                return Err(PackError::io(folder, None, "sync the folder", error));
-            }
-            _ => {}
-        }
+    // The folder above may be closed to us.
+    if let Some(above) = folder.parent() {
+        let _ = sync_folder(above);
     }
-    Ok(())
+    sync_folder(folder).map_err(|error| PackError::io(folder, None, "sync the folder", error))
 }

@@ -1,13 +1,13 @@
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::error::TuningError;
 use super::key::Key;
 use super::profile::Profile;
 use crate::sys::text::{WITHOUT_MARK, byte_order_mark};
-use crate::temporary::Temporary;
+use crate::temporary::{Temporary, replace_file};
 
 /// A folder of profiles, a small JSON file for each [`Key`].
 #[derive(Clone, Debug)]
@@ -67,14 +67,7 @@ impl Profiles {
             fs::create_dir_all(&self.folder)?;
             let mut text = serde_json::to_string_pretty(profile)?;
             text.push('\n');
-            // Who keeps his settings elsewhere, behind links, has them there still.
-            let target = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-            // Under another name until it is whole, so that nobody ever reads half of it.
-            let temporary = Temporary::create(target.parent().unwrap_or(&self.folder), MAKER)?;
-            let mut file = temporary.file()?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            temporary.replace(&target)
+            replace_file(&path, MAKER, text.as_bytes())
         };
         write().map_err(|error| file_error(&path, "save", error))?;
         Ok(path)

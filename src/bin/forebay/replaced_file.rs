@@ -1,46 +1,34 @@
 //! Files that are replaced whole: a command that is killed half way leaves the old one.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use forebay::temporary::Temporary;
+use forebay::temporary::{Temporary, behind_links, replace_file};
+
+const MAKER: &str = "forebay-saved";
 
 #[derive(Clone, Debug)]
 pub struct ReplacedFile {
     /// As it was given.
     pub path: PathBuf,
-    /// Without links, which stay what they are.
-    target: PathBuf,
 }
 
 impl ReplacedFile {
     /// Sees that the file can be written, before the work whose outcome it is to hold.
     pub fn at(path: &Path) -> io::Result<Self> {
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let file = Self { path: path.to_owned(), target };
-        match fs::metadata(&file.target) {
-            Ok(found) if !found.is_file() => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
-            _ => file.temporary().map(drop).map(|()| file),
+        let target = behind_links(path)?;
+        if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
         }
-    }
-
-    /// The file keeps who may read and write it.
-    pub fn replace(&self, text: &[u8]) -> io::Result<()> {
-        let temporary = self.temporary()?;
-        let mut file = temporary.file()?;
-        file.write_all(text)?;
-        if let Ok(before) = fs::metadata(&self.target) {
-            file.set_permissions(before.permissions())?;
-        }
-        file.sync_all()?;
-        temporary.replace(&self.target)
-    }
-
-    fn temporary(&self) -> io::Result<Temporary> {
-        if self.target.file_name().is_none() {
+        if target.file_name().is_none() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        Temporary::create(self.target.parent().unwrap_or(Path::new("")), "forebay-saved")
+        Temporary::create(target.parent().unwrap_or(Path::new("")), MAKER)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    pub fn replace(&self, text: &[u8]) -> io::Result<()> {
+        replace_file(&self.path, MAKER, text)
     }
 }
