@@ -7,7 +7,7 @@ use crate::dataset::{DataFile, Dataset, Safetensors};
 use crate::device::{Device, DeviceKind};
 use crate::error::BuildError;
 use crate::route::{Carrier, CarrierBuilder};
-use crate::storage::{File, Plan, ReaderBuilder, ReaderSettings};
+use crate::storage::{File, Plan, PlanRoom, PlanSettings, ReaderBuilder, ReaderSettings};
 use crate::tuning;
 
 /// A carrier with room for all of it, and those files open of which there is something to read.
@@ -115,10 +115,12 @@ const GRAIN: u64 = 4096;
 /// Bytes of host memory that the runs of each file take, with what alignment adds, as the carrier will lay them out; and
 /// what they begin at a multiple of.
 fn needs(carrier: &Carrier, plans: &[FilePlan], files: &[Option<File>]) -> Result<Vec<(u64, u64)>, CheckpointError> {
+    // How much they take does not depend on the parts that they are read in, of which there may be very many.
+    let settings = PlanSettings { chunk: 1 << 62, ..carrier.reader().settings() };
     let mut needs = Vec::with_capacity(plans.len());
     for (plan, file) in plans.iter().zip(files) {
         let Some(file) = file else { continue };
-        let laid_out = Plan::new(&plan.extents(file), carrier.reader().settings())?;
+        let laid_out = Plan::new(&plan.extents(file), settings, PlanRoom::Any)?;
         let len = (laid_out.layout.len as u64).next_multiple_of(GRAIN);
         needs.push((len, (laid_out.memory_align as u64).max(GRAIN)));
     }

@@ -28,13 +28,13 @@ impl DeviceArena {
         &self.memory
     }
 
-    pub(crate) fn on_loan(&self) -> u64 {
-        self.pool.in_use() as u64
+    /// Bytes in all.
+    pub(crate) fn budget(&self) -> u64 {
+        self.pool.len() as u64
     }
 
-    /// Whether some of it was lost to a device that failed. A waiter that looks after its poll was pending is woken when it is.
-    pub(crate) fn has_lost(&self) -> bool {
-        self.pool.has_lost()
+    pub(crate) fn on_loan(&self) -> u64 {
+        self.pool.in_use() as u64
     }
 
     /// `len` bytes, if they are free in one piece now and no request waits for memory.
@@ -46,7 +46,7 @@ impl DeviceArena {
     /// `len` bytes as soon as they are free in one piece, in the order of asking.
     pub(crate) fn loan(&self, len: usize, align: usize) -> Result<DeviceLoan, MemoryError> {
         if len > self.pool.len() {
-            let budget = self.pool.len() as u64;
+            let budget = self.budget();
             return Err(MemoryError::OverDeviceBudget { asked: len as u64, budget });
         }
         Ok(DeviceLoan { queued: self.pool.acquire(len, align), arena: self.clone(), len })
@@ -59,6 +59,14 @@ pub(crate) struct DeviceLoan {
     queued: Queued,
     arena: DeviceArena,
     len: usize,
+}
+
+impl DeviceLoan {
+    /// Whether so much was lost to a device that failed that this can never come. A waiter that looks after its poll was pending
+    /// is woken when something is lost.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.queued.is_hopeless()
+    }
 }
 
 impl Future for DeviceLoan {

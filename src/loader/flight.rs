@@ -174,7 +174,7 @@ impl Flight {
                     let error = at_first(&window, CarryFault::Memory(error));
                     return Next::Failed(window, error);
                 }
-                Poll::Pending if means.has_lost_memory() => {
+                Poll::Pending if loan.is_hopeless() => {
                     let fault = at_first(&window, CarryFault::Read(ReadFault::EngineEnded)).into();
                     Step::Failed(LoaderError { sample: None, epoch: self.at.epoch, batch: self.at.batch, fault })
                 }

@@ -57,11 +57,6 @@ impl Means {
         !self.is_direct_alone() && whole <= self.carrier.reader().arena().budget()
     }
 
-    /// Whether some of the host's memory will never come back: who waits for it would wait for ever.
-    pub(super) fn has_lost_memory(&self) -> bool {
-        self.carrier.reader().arena().has_lost()
-    }
-
     /// Whether the processor's part is done by the thread that polls.
     pub(super) fn works_here(&self) -> bool {
         self.pool.is_empty()

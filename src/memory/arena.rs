@@ -206,7 +206,7 @@ impl Arena {
         (self.mapping.at(0), self.mapping.touched())
     }
 
-    /// Whether some of it was lost to a ring that broke. A waiter that looks after its poll was pending is woken when it is.
+    /// Whether some of it was lost to a ring that broke, or to a device.
     pub(crate) fn has_lost(&self) -> bool {
         self.pool.has_lost()
     }
@@ -217,7 +217,8 @@ impl Arena {
         *crate::sync::lock(&self.mapping.left) = left;
     }
 
-    fn check(&self, len: usize) -> Result<(), MemoryError> {
+    /// Sees that so much can be lent at all.
+    pub(crate) fn check(&self, len: usize) -> Result<(), MemoryError> {
         if len > self.pool.len() {
             return Err(MemoryError::OverBudget { asked: len as u64, budget: self.budget() });
         }

@@ -78,14 +78,14 @@ impl Pool {
         lock(&self.state).has_waiting()
     }
 
-    /// Whether a span was lost. A waiter that looks after a poll that was pending is woken when one is.
+    /// Whether a span was lost.
     pub(crate) fn has_lost(&self) -> bool {
-        lock(&self.state).lost
+        !lock(&self.state).lost.is_empty()
     }
 
-    fn lose(&self) {
+    fn lose(&self, span: Span) {
         let mut state = lock(&self.state);
-        state.lost = true;
+        state.lost.insert(span.start, span);
         let wakers = state.wakers();
         drop(state);
         wake(wakers);
@@ -113,6 +113,12 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
+    /// Whether so much was lost that this can never be served. A waiter that looks after a poll that was pending is woken when
+    /// something is lost.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        lock(&self.pool.state).is_hopeless(self.want)
+    }
+
     /// Takes back what this was served, since not all of it is there, and waits again with the ticket that it has, for memory
     /// below `limit`. All of it is one step, so that no request behind it is served meanwhile.
     pub(crate) fn requeue(&mut self, mut lease: Lease, limit: usize) {
@@ -179,7 +185,7 @@ impl Lease {
 
     /// Says that this will never be released.
     pub(crate) fn lose(&self) {
-        self.pool.lose();
+        self.pool.lose(self.span);
     }
 }
 

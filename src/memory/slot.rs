@@ -101,6 +101,12 @@ impl Loan {
     pub(super) fn new(queued: Queued, arena: Arena, len: usize) -> Self {
         Self { queued, arena, len }
     }
+
+    /// Whether so much of the arena was lost to a ring that broke, or to a device, that this can never come. A waiter that looks
+    /// after its poll was pending is woken when something is lost.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.queued.is_hopeless()
+    }
 }
 
 impl Future for Loan {

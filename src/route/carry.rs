@@ -15,7 +15,7 @@ use super::job::Load;
 use super::landed::Landed;
 use super::under_way::UnderWay;
 use crate::device::{DeviceLoan, DeviceSlot, Memory};
-use crate::storage::{Extent, File, Part, Plan, Read, Via, groups};
+use crate::storage::{Extent, File, Part, Plan, PlanRoom, Read, Via, groups};
 use crate::sync::wait_for;
 use crate::units::Size;
 
@@ -84,7 +84,7 @@ fn begin(core: &Arc<Core>, extents: &[Extent]) -> Result<State, CarryError> {
     /// So that bytes lie as far from a multiple of this on the device as in their file, whichever way they come.
     const GRAIN: u32 = 64;
     let least = |file: &File| if direct.contains(&file.inner.id) { least_align(file) } else { GRAIN };
-    let mut plan = Plan::with_least(extents, core.reader.settings(), least)?;
+    let mut plan = Plan::with_least(extents, core.reader.settings(), PlanRoom::Device(gpu.arena.budget()), least)?;
     send_by(core, &direct, &mut plan);
     if core.switches.allows(Route::Cached) && !direct.is_empty() {
         core.reader.prefer_warm(&plan.files, &mut plan.layout.parts, |file| direct.contains(&file.inner.id))?;
@@ -170,8 +170,8 @@ impl Future for Carry {
                     ))
                 }
                 State::Waiting(loan, planned) => {
-                    let Poll::Ready(slot) = Pin::new(loan).poll(context) else {
-                        let Some(error) = this.core.why_in_vain() else { return Poll::Pending };
+                    let Poll::Ready(slot) = Pin::new(&mut *loan).poll(context) else {
+                        let Some(error) = this.core.why_in_vain(loan) else { return Poll::Pending };
                         let error = failed(&planned.0, CarryFault::Device(error));
                         this.state = State::Over(Some(Err(error)));
                         continue;

@@ -14,7 +14,7 @@ use super::placed::{Placed, check, loads};
 use super::reason::NoRoute;
 use super::under_way::UnderWay;
 use crate::device::{DeviceBuffer, Memory};
-use crate::storage::{Extent, File, Part, Plan, Via, groups};
+use crate::storage::{Extent, File, Part, Plan, PlanRoom, Via, groups};
 use crate::sync::wait_for;
 
 /// Bytes on their way to places in a buffer: a future of the bytes carried, by route, and of the buffer.
@@ -135,7 +135,7 @@ pub(super) fn into_places(core: &Core, buffer: &dyn Destination, placed: &[Place
 
 fn plan_of(core: &Core, placed: &[Placed]) -> Result<Plan, CarryError> {
     let extents: Vec<Extent> = placed.iter().map(|placed| placed.extent.clone()).collect();
-    Ok(Plan::new(&extents, core.reader.settings())?)
+    Ok(Plan::new(&extents, core.reader.settings(), PlanRoom::Any)?)
 }
 
 /// Takes out of a sorted list those extents that are in the page cache already.

@@ -102,9 +102,9 @@ impl Future for CarryPlaced {
         loop {
             let next = match &mut this.state {
                 State::Waiting(loan, placed) => {
-                    let outcome = match Pin::new(loan).poll(context) {
+                    let outcome = match Pin::new(&mut *loan).poll(context) {
                         Poll::Ready(slot) => carrying(&this.core, slot, placed),
-                        Poll::Pending => match this.core.why_in_vain() {
+                        Poll::Pending => match this.core.why_in_vain(loan) {
                             None => return Poll::Pending,
                             Some(error) => Err(CarryError::device(placed.first().map(|placed| &placed.extent), error)),
                         },

@@ -19,7 +19,7 @@ use super::hindrance::Hindrance;
 use super::per_file::PerFile;
 use super::reason::NoRoute;
 use crate::device::{
-    Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, HostCopier, Memory, PinnedArena,
+    Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, DeviceLoan, HostCopier, Memory, PinnedArena,
 };
 use crate::memory::{MemoryError, Slot};
 use crate::storage::{Extent, File, Reader};
@@ -169,7 +169,7 @@ impl Core {
         let mut loan = arena.loan(len).map_err(no_memory)?;
         let slot = poll_fn(|context| match Pin::new(&mut loan).poll(context) {
             Poll::Ready(outcome) => Poll::Ready(outcome.map_err(no_memory)),
-            Poll::Pending if arena.has_lost() => Poll::Ready(Err(self.ended())),
+            Poll::Pending if loan.is_hopeless() => Poll::Ready(Err(self.ended())),
             Poll::Pending => Poll::Pending,
         });
         pollster::block_on(unconstrained(slot))
@@ -184,12 +184,11 @@ impl Core {
     }
 
     /// Why device memory is waited for in vain, where it is.
-    pub(super) fn why_in_vain(&self) -> Option<DeviceError> {
+    pub(super) fn why_in_vain(&self, loan: &DeviceLoan) -> Option<DeviceError> {
         if let Err(error) = self.check_process() {
             return Some(error);
         }
-        let lost = self.gpu.as_ref().is_some_and(|gpu| gpu.arena.has_lost());
-        lost.then(|| self.ended())
+        loan.is_hopeless().then(|| self.ended())
     }
 
     pub(super) fn cufile(&self) -> Result<&Direct, NoRoute> {

@@ -11,7 +11,7 @@ use super::decision::Route;
 use super::error::{CarryError, CarryFault};
 use super::reason::NoRoute;
 use crate::memory::{MemoryError, Slot, copy};
-use crate::storage::{Extent, Pieces, Place, Plan, Read, ReadFault, Watch, straight};
+use crate::storage::{Extent, Pieces, Place, Plan, PlanRoom, Read, ReadFault, Watch, straight};
 
 /// How extents are to be read to host memory: some to their places, and the others beside them.
 ///
@@ -80,18 +80,26 @@ impl FillPlan {
     /// Places lie inside `len` bytes and do not overlap.
     pub(super) fn new(core: &Core, places: Vec<Place>, len: usize) -> Result<Self, CarryError> {
         check_routes(core, places.first().map(|(extent, _)| extent))?;
+        let arena = core.reader.arena();
+        // Before there is a part for each chunk of them.
+        arena.check(len).map_err(|error| {
+            let (path, offset) =
+                places.first().map(|(first, _)| (first.file.path().to_owned(), first.offset)).unwrap_or_default();
+            CarryError { path, offset, fault: CarryFault::Memory(error) }
+        })?;
         core.direct_files(places.iter().map(|(extent, _)| extent))?;
         check_places(len, &places)?;
         let (straight, rest) = straight(places, core.reader.settings())?;
         let (extents, places): (Vec<Extent>, Vec<usize>) = rest.into_iter().unzip();
-        Ok(Self { straight, beside: Plan::new(&extents, core.reader.settings())?, places, len })
+        let beside = Plan::new(&extents, core.reader.settings(), PlanRoom::Host(arena.budget()))?;
+        Ok(Self { straight, beside, places, len })
     }
 
     /// All of them beside their places, for somebody who makes something else of them in `len` bytes.
     pub(super) fn beside(core: &Core, extents: &[Extent], len: usize) -> Result<Self, CarryError> {
         check_routes(core, extents.first())?;
         core.direct_files(extents)?;
-        let beside = Plan::new(extents, core.reader.settings())?;
+        let beside = Plan::new(extents, core.reader.settings(), PlanRoom::Host(core.reader.arena().budget()))?;
         Ok(Self { straight: Plan::default(), beside, places: Vec::new(), len })
     }
 

@@ -78,9 +78,9 @@ impl Future for Room {
         match &mut this.state {
             RoomState::Over(outcome) => outcome.take().map_or(Poll::Pending, Poll::Ready),
             RoomState::Waiting(loan) => {
-                let outcome = match Pin::new(loan).poll(context) {
+                let outcome = match Pin::new(&mut *loan).poll(context) {
                     Poll::Ready(slot) => Ok(Landing(Some(slot))),
-                    Poll::Pending => match this.core.why_in_vain() {
+                    Poll::Pending => match this.core.why_in_vain(loan) {
                         None => return Poll::Pending,
                         Some(error) => Err(failed(&this.place, CarryFault::Device(error))),
                     },

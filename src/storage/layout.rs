@@ -59,8 +59,9 @@ pub(crate) struct FileAlign {
 }
 
 /// Lays out `spans`, whose ends are at most `i64::MAX`; `aligns` is by file number, `chunk` a multiple of each
-/// alignment. `None` where the sum does not fit in memory at all.
-pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64) -> Option<Layout> {
+/// alignment. `None` where they take more than `most` bytes of memory: before they are cut into parts, of which there could be
+/// more than memory holds.
+pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64, most: usize) -> Option<Layout> {
     let mut order: Vec<u32> = (0..u32::try_from(spans.len()).ok()?).filter(|&i| spans[i as usize].len > 0).collect();
     if !order.is_sorted_by_key(|&i| place(&spans[i as usize])) {
         order.sort_unstable_by_key(|&i| place(&spans[i as usize]));
@@ -77,7 +78,7 @@ pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64)
         const KEPT: u64 = 64;
         let start = up(layout.len as u64, landing_align(&wide, align)) + wide.start % KEPT;
         let start = usize::try_from(start).ok()?;
-        layout.len = start.checked_add(usize::try_from(wide.end - wide.start).ok()?)?;
+        layout.len = start.checked_add(usize::try_from(wide.end - wide.start).ok()?).filter(|len| *len <= most)?;
         let first_part = layout.parts.len();
         let mut part =
             Part { file: spans[first as usize].file, need: run, wide, asked: 0, landing: start, via: align.via };
@@ -162,7 +163,7 @@ mod tests {
             spans in spans(), powers in prop::array::uniform3(0_u32..13), chunk_power in 13_u32..17, gap in 0_u64..20_000
         ) {
             let aligns = powers.map(|p| FileAlign { via: Via::Direct, memory: 1 << p.min(12), offset: 1 << p });
-            let layout = layout(&spans, &aligns, 1 << chunk_power, gap).unwrap();
+            let layout = layout(&spans, &aligns, 1 << chunk_power, gap, usize::MAX).unwrap();
             let byte = |file: u32, offset: u64| (offset ^ (offset >> 8) ^ (offset >> 16)) as u8 ^ file as u8;
             let mut slot: Vec<Option<u8>> = vec![None; layout.len];
             for part in &layout.parts {
@@ -194,9 +195,10 @@ mod tests {
     fn neighbours_are_read_at_once_and_strangers_are_not() {
         let span = |offset, len| Span { file: 0, offset, len };
         let align = [FileAlign { via: Via::Direct, memory: 512, offset: 512 }];
-        let near = layout(&[span(10_000, 100), span(0, 100), span(4000, 100)], &align, 1 << 20, 4096).unwrap();
+        let near =
+            layout(&[span(10_000, 100), span(0, 100), span(4000, 100)], &align, 1 << 20, 4096, usize::MAX).unwrap();
         assert_eq!(near.parts.iter().map(|part| part.need.clone()).collect::<Vec<_>>(), [0..4100, 10_000..10_100]);
-        let same_block = layout(&[span(0, 10), span(500, 10)], &align, 1 << 20, 0).unwrap();
+        let same_block = layout(&[span(0, 10), span(500, 10)], &align, 1 << 20, 0, usize::MAX).unwrap();
         assert_eq!(same_block.parts.len(), 1);
     }
 
@@ -204,7 +206,8 @@ mod tests {
     fn small_extents_are_packed_and_not_rounded_up_to_pages() {
         let spans: Vec<Span> = (0..100).map(|i| Span { file: 0, offset: i << 20, len: 512 }).collect();
         let layout =
-            layout(&spans, &[FileAlign { via: Via::Direct, memory: 512, offset: 512 }], 1 << 20, 4096).unwrap();
+            layout(&spans, &[FileAlign { via: Via::Direct, memory: 512, offset: 512 }], 1 << 20, 4096, usize::MAX)
+                .unwrap();
         assert_eq!(layout.len, 100 * 512);
     }
 
@@ -213,7 +216,8 @@ mod tests {
         let end = i64::MAX as u64 - 4096;
         let span = Span { file: 0, offset: end - 10, len: 10 };
         let layout =
-            layout(&[span], &[FileAlign { via: Via::Direct, memory: 512, offset: 4096 }], 1 << 20, 4096).unwrap();
+            layout(&[span], &[FileAlign { via: Via::Direct, memory: 512, offset: 4096 }], 1 << 20, 4096, usize::MAX)
+                .unwrap();
         assert_eq!(layout.parts[0].need, end - 10..end);
     }
 }

@@ -47,7 +47,7 @@ pub use latency::Latencies;
 pub(crate) use layout::{Part, Via};
 pub use pieces::Pieces;
 pub use plan::Mode;
-pub(crate) use plan::Plan;
+pub(crate) use plan::{Plan, PlanRoom, PlanSettings};
 pub use read::Read;
 pub(crate) use read::{explained, unchanged};
 pub use reader::Reader;

@@ -41,9 +41,20 @@ pub(crate) struct Plan {
     pub(crate) memory_align: usize,
 }
 
+/// The memory that a plan must fit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlanRoom {
+    /// A host budget of so many bytes.
+    Host(u64),
+    /// A device budget.
+    Device(u64),
+    /// That of the caller, who has it already.
+    Any,
+}
+
 impl Plan {
-    pub(crate) fn new(extents: &[Extent], settings: PlanSettings) -> Result<Self, ReadError> {
-        Self::with_least(extents, settings, |_| 1)
+    pub(crate) fn new(extents: &[Extent], settings: PlanSettings, room: PlanRoom) -> Result<Self, ReadError> {
+        Self::with_least(extents, settings, room, |_| 1)
     }
 
     /// As [`new`](Self::new), with every read of a file a multiple of at least `least(file)` bytes, a power of two, and
@@ -51,6 +62,7 @@ impl Plan {
     pub(crate) fn with_least(
         extents: &[Extent],
         settings: PlanSettings,
+        room: PlanRoom,
         least: impl Fn(&File) -> u32,
     ) -> Result<Self, ReadError> {
         let (files, spans) = number_files(extents)?;
@@ -64,7 +76,8 @@ impl Plan {
             memory_align = memory_align.max(align.memory);
             aligns.push(align);
         }
-        let layout = layout(&spans, &aligns, settings.chunk, settings.gap).ok_or_else(|| too_large(extents))?;
+        let layout = layout(&spans, &aligns, settings.chunk, settings.gap, room.bytes())
+            .ok_or_else(|| too_large(extents, room))?;
         Ok(Self { files, layout, memory_align })
     }
 }
@@ -107,12 +120,25 @@ fn no_direct(file: &File, reason: NoDirect) -> ReadError {
     ReadError { path: file.path().to_owned(), offset: 0, fault: ReadFault::NoDirect(reason) }
 }
 
-fn too_large(extents: &[Extent]) -> ReadError {
+impl PlanRoom {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Host(bytes) | Self::Device(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+            Self::Any => usize::MAX,
+        }
+    }
+}
+
+fn too_large(extents: &[Extent], room: PlanRoom) -> ReadError {
     let asked = extents.iter().fold(0_u64, |sum, extent| sum.saturating_add(extent.len()));
     let (path, offset) =
         extents.first().map_or_else(Default::default, |first| (first.file.path().to_owned(), first.offset));
-    let fault = ReadFault::Memory(MemoryError::OverBudget { asked, budget: usize::MAX as u64 });
-    ReadError { path, offset, fault }
+    let error = match room {
+        PlanRoom::Host(budget) => MemoryError::OverBudget { asked, budget },
+        PlanRoom::Device(budget) => MemoryError::OverDeviceBudget { asked, budget },
+        PlanRoom::Any => MemoryError::OverBudget { asked, budget: usize::MAX as u64 },
+    };
+    ReadError { path, offset, fault: ReadFault::Memory(error) }
 }
 
 /// Sends the parts of one file that are already in the page cache through it. All `parts` are of `file`.

@@ -100,10 +100,10 @@ impl Read {
     /// Gives the read to the engine if its memory has come free.
     pub(super) fn poll_begin(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let State::Waiting(loan, plan) = &mut self.state {
-            let lent = match Pin::new(loan).poll(context) {
+            let lent = match Pin::new(&mut *loan).poll(context) {
                 Poll::Ready(Ok(slot)) => Ok(slot),
                 Poll::Ready(Err(error)) => Err(ReadFault::Memory(error)),
-                Poll::Pending if self.core.arena.has_lost() => Err(ReadFault::EngineEnded),
+                Poll::Pending if loan.is_hopeless() => Err(ReadFault::EngineEnded),
                 Poll::Pending => return Poll::Pending,
             };
             let slot = match lent {

@@ -16,7 +16,7 @@ use super::file::File;
 use super::latency::{Histogram, Latencies};
 use super::layout::{Part, Via};
 use super::pieces::Pieces;
-use super::plan::{Mode, Plan, PlanSettings, prefer_warm};
+use super::plan::{Mode, Plan, PlanRoom, PlanSettings, prefer_warm};
 use super::proof::prove;
 use super::read::{Read, not_opened};
 use super::stats::{Counters, Stats};
@@ -97,7 +97,7 @@ impl Reader {
     /// the file is not the one that was opened any more, the device or the kernel fails, or the whole cannot fit the
     /// budget. Nothing is delivered then; no byte is ever made up.
     pub fn read(&self, extents: &[Extent]) -> Read {
-        Read::new(&self.core, Plan::new(extents, self.core.settings))
+        Read::new(&self.core, Plan::new(extents, self.core.settings, PlanRoom::Host(self.core.arena.budget())))
     }
 
     /// [`read`](Self::read), awaited on this thread. A thread that keeps what was read and finds too little memory for more

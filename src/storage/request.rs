@@ -29,18 +29,48 @@ pub(crate) struct Request {
     slot: Slot,
     /// Each with the first offset that is read of it.
     pub(crate) files: Vec<(File, u64)>,
+    places: Arc<Places>,
     /// Nothing but direct reads will do.
     pub(crate) forced_direct: bool,
     left: AtomicUsize,
-    /// Where each part begins, file by number; `over` has a bit for each, set when it has landed.
-    places: Vec<(u32, u64)>,
-    over: Vec<AtomicU64>,
     failure: Mutex<Option<ReadError>>,
     /// Bytes that have landed, which count only once all have.
     landed: Counters,
     /// Of files whose parts were to be read directly, the bytes of those that were not: file by number.
     turned: Mutex<Vec<(u32, u64)>>,
     counters: Arc<Counters>,
+}
+
+/// What a [`Watch`] looks at: it must not hold the request, whose slot is handed on once nobody else has it.
+#[derive(Debug)]
+struct Places {
+    files: Vec<File>,
+    /// Where each part begins, file by number.
+    parts: Vec<(u32, u64)>,
+    /// A bit for each part, set when it has landed.
+    over: Vec<AtomicU64>,
+}
+
+impl Places {
+    fn new(files: &[(File, u64)], parts: &[Part]) -> Self {
+        let files = files.iter().map(|(file, _)| file.clone()).collect();
+        let over = (0..parts.len().div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
+        let parts = parts.iter().map(|part| (part.file, part.need.start)).collect();
+        Self { files, parts, over }
+    }
+
+    fn note_landed(&self, part: usize) {
+        self.over[part / BITS].fetch_or(1 << (part % BITS), Ordering::Relaxed);
+    }
+
+    /// The first part, in the order of files and offsets, that has not landed.
+    fn oldest(&self) -> Option<(PathBuf, u64)> {
+        let is_over = |&(number, _): &(usize, &(u32, u64))| {
+            self.over[number / BITS].load(Ordering::Relaxed) & 1 << (number % BITS) != 0
+        };
+        let (_, &(file, offset)) = self.parts.iter().enumerate().find(|place| !is_over(place))?;
+        Some((self.files[file as usize].path().to_owned(), offset))
+    }
 }
 
 impl Request {
@@ -52,24 +82,14 @@ impl Request {
         counters: Arc<Counters>,
     ) -> Self {
         let (left, landed) = (AtomicUsize::new(parts.len()), Counters::default());
-        let places = parts.iter().map(|part| (part.file, part.need.start)).collect();
-        let over = (0..parts.len().div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
+        let places = Arc::new(Places::new(&files, parts));
         let (failure, turned) = Default::default();
-        Self { slot, files, forced_direct, left, places, over, failure, landed, turned, counters }
+        Self { slot, files, places, forced_direct, left, failure, landed, turned, counters }
     }
 
     /// The slot, where nobody else has this request any more.
     pub(crate) fn into_slot(self: Arc<Self>) -> Option<Slot> {
         Arc::into_inner(self).map(|request| request.slot)
-    }
-
-    /// The first part, in the order of files and offsets, that has not landed.
-    fn oldest(&self) -> Option<(PathBuf, u64)> {
-        let is_over = |&(number, _): &(usize, &(u32, u64))| {
-            self.over[number / BITS].load(Ordering::Relaxed) & 1 << (number % BITS) != 0
-        };
-        let (_, &(file, offset)) = self.places.iter().enumerate().find(|place| !is_over(place))?;
-        Some((self.files[file as usize].0.path().to_owned(), offset))
     }
 
     /// The bytes that have landed. Only to be called when no job of this request is left.
@@ -84,7 +104,7 @@ impl Request {
 
     /// How many parts there are in all.
     pub(crate) fn parts(&self) -> usize {
-        self.places.len()
+        self.places.parts.len()
     }
 
     /// Whether all but `parts` parts have landed. Acquires what the engine wrote.
@@ -115,16 +135,16 @@ impl Request {
     }
 }
 
-/// Bits in one word of `Request::over`.
+/// Bits in one word of `Places::over`.
 const BITS: usize = u64::BITS as usize;
 
 /// Tells what a read is waiting for, and keeps nothing of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch(Weak<Request>);
+pub(crate) struct Watch(Weak<Places>);
 
 impl Watch {
     pub(crate) fn of(request: &Arc<Request>) -> Self {
-        Self(Arc::downgrade(request))
+        Self(Arc::downgrade(&request.places))
     }
 
     /// The first place that has not been read yet: path and offset.
@@ -237,8 +257,7 @@ impl Job {
             Next::Read | Next::Later(_) => self.stats.repeats += 1,
             Next::Done => {
                 self.landed += 1;
-                let number = self.first_part + number;
-                self.request.over[number / BITS].fetch_or(1 << (number % BITS), Ordering::Relaxed);
+                self.request.places.note_landed(self.first_part + number);
                 let bytes = part.asked;
                 self.request.counters.note_arrived(bytes);
                 if let Some((latencies, begun)) = self.request.counters.latencies().zip(progress.begun) {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 
-use super::spans::{Span, Spans, Want};
+use super::spans::{GRAIN, Span, Spans, Want};
 
 /// What a pool keeps under its lock.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) spans: Spans,
-    /// Some of what is in use will never be released.
-    pub(super) lost: bool,
+    /// What will never be released of what is in use, by where it begins.
+    pub(super) lost: BTreeMap<usize, Span>,
     /// By ticket, so in the order they came.
     waiting: BTreeMap<u64, Waiter>,
     next_ticket: u64,
@@ -26,7 +26,7 @@ struct Waiter {
 
 impl State {
     pub(super) fn new(len: usize) -> Self {
-        Self { spans: Spans::new(len), lost: false, waiting: BTreeMap::new(), next_ticket: 0 }
+        Self { spans: Spans::new(len), lost: BTreeMap::new(), waiting: BTreeMap::new(), next_ticket: 0 }
     }
 
     /// Whether a request waits for memory.
@@ -92,6 +92,21 @@ impl State {
             }
         }
         wakers
+    }
+
+    /// Whether so many bytes in one piece can never be free again, since others were lost.
+    pub(super) fn is_hopeless(&self, want: Want) -> bool {
+        let len = want.len.max(1).next_multiple_of(GRAIN);
+        let mut from = 0;
+        let ends = self.lost.values().map(|span| (span.start, span.end())).chain([(self.spans.len(), usize::MAX)]);
+        for (end, next) in ends {
+            let start = usize::next_multiple_of(from, want.align.max(GRAIN));
+            if start.saturating_add(len) <= end {
+                return false;
+            }
+            from = next.min(self.spans.len());
+        }
+        true
     }
 
     /// The wakers of all that wait.

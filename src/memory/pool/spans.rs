@@ -29,13 +29,19 @@ pub(super) struct Want {
 pub(super) struct Spans {
     /// Start and length of each free span; no two of them touch.
     free: BTreeMap<usize, usize>,
+    len: usize,
     in_use: usize,
     limit: usize,
 }
 
 impl Spans {
     pub(super) fn new(len: usize) -> Self {
-        Self { free: BTreeMap::from([(0, len)]), in_use: 0, limit: len }
+        Self { free: BTreeMap::from([(0, len)]), len, in_use: 0, limit: len }
+    }
+
+    /// Bytes in all.
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     /// Bytes that are taken.

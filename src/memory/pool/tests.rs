@@ -196,3 +196,17 @@ fn a_request_that_leaves_the_queue_makes_room_for_those_behind() {
     drop((held, lease));
     assert_eq!(pool.in_use(), 0);
 }
+
+#[test]
+fn only_what_can_never_fit_beside_what_was_lost_is_hopeless() {
+    let pool = Pool::new(16 * GRAIN);
+    let leases: Vec<_> = (0..4).map(|_| pool.try_acquire(4 * GRAIN, GRAIN).unwrap()).collect();
+    let hopeless = |len: usize, align: usize| pool.acquire(len, align).is_hopeless();
+    assert!(!hopeless(16 * GRAIN, GRAIN));
+    leases[1].lose();
+    std::mem::forget(leases);
+    // 4 are left in front of it, and 8 behind.
+    assert!(!hopeless(8 * GRAIN, GRAIN) && hopeless(8 * GRAIN + 1, GRAIN) && hopeless(16 * GRAIN, GRAIN));
+    assert!(!hopeless(8 * GRAIN, 8 * GRAIN) && hopeless(5 * GRAIN, 16 * GRAIN) && !hopeless(4 * GRAIN, 16 * GRAIN));
+    assert!(!hopeless(0, GRAIN) && !hopeless(1, GRAIN));
+}

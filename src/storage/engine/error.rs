@@ -60,6 +60,8 @@ pub enum EngineStep {
     Eventfd,
     /// Setting up a ring, and its first operation.
     Ring,
+    /// A first read with the ring, of an eventfd.
+    Read,
 }
 
 impl fmt::Display for EngineStep {
@@ -67,6 +69,7 @@ impl fmt::Display for EngineStep {
         f.write_str(match self {
             Self::Eventfd => "creating an eventfd",
             Self::Ring => "setting up a ring",
+            Self::Read => "a first read with the ring",
         })
     }
 }
@@ -87,6 +90,8 @@ impl EngineStep {
                 }
                 None => "free memory".into(),
             },
+            // It has rings from 5.1 on, and no IORING_OP_READ.
+            (Self::Read, Some(libc::EINVAL)) => "run Linux 5.6 or later".into(),
             (Self::Eventfd, Some(libc::EPERM | libc::EACCES | libc::ENOSYS)) => process::forbidden("eventfd2"),
             (Self::Eventfd, Some(libc::ENOMEM)) => "free memory".into(),
             _ => return "use the engine pread".into(),

@@ -20,6 +20,12 @@ pub(crate) struct Chances {
     pub(crate) delay: u16,
     /// The nth answer is this error number instead.
     pub(crate) nth: Option<(u64, i32)>,
+    /// What the first read of every ring is answered.
+    pub(crate) first_read: Option<i32>,
+    /// What the bell of every ring is answered.
+    pub(crate) bell: Option<i32>,
+    /// The ring of this number breaks with its first submission.
+    pub(crate) broken_ring: Option<u32>,
     /// Every answer waits this long.
     pub(crate) slow: Duration,
 }
@@ -84,8 +90,19 @@ impl Faults {
         (answer, delay)
     }
 
-    /// The error number that a submission fails with.
-    pub(crate) fn submission(&self) -> Option<i32> {
+    pub(crate) fn first_read(&self) -> Option<i32> {
+        self.chances.first_read
+    }
+
+    pub(crate) fn bell(&self) -> Option<i32> {
+        self.chances.bell
+    }
+
+    /// The error number that a submission to the ring of that number fails with.
+    pub(crate) fn submission(&self, ring: u32) -> Option<i32> {
+        if self.chances.broken_ring == Some(ring) {
+            return Some(nix::libc::EBADF);
+        }
         let mut state = lock(&self.state);
         state.submissions += 1;
         if self.chances.refused_after.is_some_and(|after| state.submissions > after) {

@@ -5,6 +5,7 @@ use nix::libc;
 use super::super::direct::NoDirect;
 use super::super::error::ReadFault;
 use super::*;
+use crate::MemoryError;
 
 fn modes(path: &Path) -> Vec<Mode> {
     let reader = Reader::builder().budget(1 << 20).engine(EngineChoice::Pread).build().unwrap();
@@ -188,4 +189,112 @@ fn drop_from_page_cache(path: &Path) {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
     let file = std::fs::File::open(path).unwrap();
     posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).unwrap();
+}
+
+/// As on Linux 5.1 to 5.5, which have rings and no IORING_OP_READ.
+#[test]
+fn a_ring_that_cannot_read_is_none() {
+    let sample = Sample::new(10_000);
+    let chances = Chances { first_read: Some(-libc::EINVAL), ..Chances::default() };
+    let builder = |engine| builder(engine, Mode::Auto, chances.clone(), 1);
+    let error = builder(EngineChoice::Uring).build().unwrap_err().to_string();
+    assert!(error.contains("a first read with the ring") && error.contains("Linux 5.6"), "{error}");
+    let reader = builder(EngineChoice::Auto).build().unwrap();
+    assert_eq!(reader.engine(), crate::EngineKind::Pread);
+    assert!(reader.fallback().unwrap().to_string().contains("Linux 5.6"));
+    let file = reader.open(&sample.path).unwrap();
+    assert_eq!(&reader.read_blocking(&[Extent::new(&file, 0, 10_000)]).unwrap()[0], &sample.bytes);
+}
+
+/// A ring that cannot hear of new reads would ask for it again and again.
+#[test]
+fn a_ring_whose_bell_fails_is_broken_and_does_not_spin() {
+    let sample = Sample::new(10_000);
+    within_seconds(20, move || {
+        let chances = Chances { bell: Some(-libc::EINVAL), ..Chances::default() };
+        let reader = builder(EngineChoice::Uring, Mode::Auto, chances, 1).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let outcomes: Vec<_> = (0..20).map(|_| reader.read_blocking(&[Extent::new(&file, 0, 10_000)])).collect();
+        for outcome in &outcomes {
+            match outcome {
+                Ok(pieces) => assert!(pieces[0] == sample.bytes),
+                Err(error) => assert!(matches!(error.fault, ReadFault::EngineEnded), "{error}"),
+            }
+        }
+        assert!(outcomes.last().unwrap().is_err());
+    });
+}
+
+/// Of several rings one breaks: what it had taken fails, and the others serve what comes later, with the memory that is left.
+#[test]
+fn where_one_ring_breaks_the_others_go_on() {
+    let sample = Sample::new(1 << 20);
+    for broken in 0..3 {
+        let chances = Chances { broken_ring: Some(broken), ..Chances::default() };
+        let builder = builder(EngineChoice::Uring, Mode::Auto, chances, 1).rings(3).budget(4 << 20);
+        let reader = builder.build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let read = |at: u64| reader.read_blocking(&[Extent::new(&file, at, 1000)]);
+        let failed = (0..60).filter(|at| read(*at).is_err()).count();
+        assert!(failed <= 1, "{failed} of 60 reads failed");
+        // So many at once that some wait for memory.
+        let whole = [Extent::new(&file, 0, 1 << 20)];
+        let reads: Vec<_> = (0..12).map(|_| reader.read(&whole)).collect();
+        for read in reads {
+            assert_eq!(&read.wait().unwrap()[0], &sample.bytes);
+        }
+    }
+}
+
+/// Whoever asks where a read is must not be in the way of who takes its memory.
+#[test]
+fn a_read_that_is_watched_all_the_time_gives_its_slot() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let sample = Sample::new(64 << 10);
+    for engine in ENGINES {
+        let reader = builder(engine, Mode::Auto, Chances::default(), 1).budget(1 << 20).build().unwrap();
+        let file = reader.open(&sample.path).unwrap();
+        let (watched, done) = (std::sync::Mutex::new(None), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let watch: Option<crate::storage::Watch> = crate::sync::lock(&watched).clone();
+                        watch.into_iter().for_each(|watch| drop((0..50).map(|_| watch.oldest()).collect::<Vec<_>>()));
+                    }
+                });
+            }
+            let lost = (0..4000).filter(|_| {
+                let read = reader.read(&[Extent::new(&file, 0, 4096)]);
+                *crate::sync::lock(&watched) = read.watch();
+                read.wait().unwrap().into_request().unwrap().into_slot().is_none()
+            });
+            let lost = lost.count();
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(lost, 0, "{engine:?}: reads whose slot a watcher had");
+        });
+    }
+}
+
+/// Before there is a part for each of its chunks, which no memory would hold.
+#[test]
+fn what_no_budget_holds_is_refused_before_it_is_planned() {
+    const LEN: u64 = 1 << 60;
+    let sparse = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+    if let Err(error) = sparse.as_file().set_len(LEN) {
+        return crate::skipped::skipped(format!("a sparse file of an exbibyte: {error}"));
+    }
+    let path = sparse.path().to_owned();
+    within_seconds(20, move || {
+        let reader = Reader::builder().budget(16 << 20).build().unwrap();
+        let file = reader.open(path).unwrap();
+        let parts = (0..16).map(|i| Extent::new(&file, i * (LEN / 16), LEN / 16)).collect();
+        for extents in [vec![Extent::new(&file, 0, LEN)], parts] {
+            let error = reader.read_blocking(&extents).unwrap_err();
+            let is_over =
+                |error: &MemoryError| matches!(error, MemoryError::OverBudget { asked: LEN, budget: 0x100_0000 });
+            assert!(matches!(&error.fault, ReadFault::Memory(error) if is_over(error)), "{error}");
+        }
+    });
 }

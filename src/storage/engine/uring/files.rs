@@ -63,7 +63,7 @@ impl FixedFiles {
             let inbox = Arc::downgrade(inbox);
             pair.on_close(Box::new(move |id| {
                 if let Some(inbox) = inbox.upgrade() {
-                    inbox.post(Letter::Closed(id));
+                    let _ = inbox.post(Letter::Closed(id));
                 }
             }));
             Known::default()

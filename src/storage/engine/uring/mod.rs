@@ -58,13 +58,12 @@ enum Letter {
 }
 
 impl Inbox {
-    fn post(&self, letter: Letter) {
-        match self.mailbox.post(letter) {
-            Ok(true) => self.ring(),
-            Ok(false) => {}
-            // The ring has ended: a job's waiter hears of its drop, and nothing else matters any more.
-            Err(letter) => drop(letter),
+    /// Gives the letter back where the ring has ended.
+    fn post(&self, letter: Letter) -> Result<(), Letter> {
+        if self.mailbox.post(letter)? {
+            self.ring();
         }
+        Ok(())
     }
 
     fn ring(&self) {
@@ -108,7 +107,7 @@ impl Uring {
         let work = {
             let (inbox, settings, arena) = (Arc::clone(&inbox), settings.clone(), arena.clone());
             // The ring belongs to the thread that builds it.
-            move || match Worker::new(inbox, &settings, arena, number == 0) {
+            move || match Worker::new(inbox, &settings, arena, number) {
                 Ok((worker, features)) => {
                     let _ = started.send(Ok(features));
                     worker.run();
@@ -130,7 +129,15 @@ impl Uring {
 impl Engine for Uring {
     fn take(&self, job: Job) {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
-        self.rings[next % self.rings.len()].post(Letter::Job(job));
+        let mut letter = Letter::Job(job);
+        // Others go on where one ring broke.
+        for number in 0..self.rings.len() {
+            match self.rings[next.wrapping_add(number) % self.rings.len()].post(letter) {
+                Ok(()) => return,
+                Err(back) => letter = back,
+            }
+        }
+        // Of its drop the job's waiter hears.
     }
 
     fn lanes(&self) -> usize {
@@ -139,7 +146,8 @@ impl Engine for Uring {
 
     fn close(&self) {
         for inbox in &self.rings {
-            inbox.post(Letter::End);
+            // One that has ended needs no word.
+            let _ = inbox.post(Letter::End);
         }
     }
 

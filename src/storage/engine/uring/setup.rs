@@ -1,9 +1,12 @@
 //! Building a ring with the best flags that the kernel takes, tried by doing.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr;
 use std::time::Duration;
 
-use io_uring::{IoUring, opcode};
+use io_uring::{IoUring, opcode, squeue, types};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::super::{EngineError, EngineKind, EngineStep};
 use super::UringSettings;
@@ -38,8 +41,9 @@ pub(super) fn ring(settings: &UringSettings) -> Result<(IoUring, RingFeatures), 
     let entries = (settings.depth + 1).next_power_of_two();
     let mut last = io::Error::from(io::ErrorKind::Unsupported);
     for features in wishes(settings.sqpoll) {
+        // A read by itself: that it is unknown must not be taken for an unknown flag of the ring.
         match build(entries, features, settings.sqpoll).and_then(try_out) {
-            Ok(ring) => return Ok((ring, features)),
+            Ok(ring) => return Ok((read_once(ring, settings)?, features)),
             Err(error) => {
                 // An unknown flag is EINVAL: a plainer ring may do. Anything else plainness does not mend.
                 let unknown = error.kind() == io::ErrorKind::InvalidInput;
@@ -129,10 +133,44 @@ fn build(entries: u32, features: RingFeatures, sqpoll: Option<Duration>) -> io::
 /// One operation that does nothing: a ring can be built and still be of no use, as under a filter that lets only the
 /// set-up through.
 fn try_out(mut ring: IoUring) -> io::Result<IoUring> {
-    const TRIAL: u64 = 7;
-    let nop = opcode::Nop::new().build().user_data(TRIAL);
     // SAFETY: a nop refers to no memory.
-    unsafe { ring.submission().push(&nop) }.map_err(io::Error::other)?;
+    match unsafe { carry_out(&mut ring, &opcode::Nop::new().build()) }? {
+        0 => Ok(ring),
+        answer => Err(io::Error::from_raw_os_error(answer.saturating_neg())),
+    }
+}
+
+/// The operation that reads are made of, which some kernels with rings do not know, on an eventfd like the one that wakes the
+/// ring's thread.
+fn read_once(mut ring: IoUring, settings: &UringSettings) -> Result<IoUring, EngineError> {
+    let refused = |step, error| EngineError::Refused { kind: EngineKind::Uring, step, error };
+    let eventfd = EventFd::from_value_and_flags(1, EfdFlags::EFD_CLOEXEC)
+        .map_err(|errno| refused(EngineStep::Eventfd, errno.into()))?;
+    // Leaked if the ring fails: the kernel may still write to it.
+    let heard = Box::leak(Box::new(0_u64));
+    let read = opcode::Read::new(types::Fd(eventfd.as_fd().as_raw_fd()), ptr::from_mut(heard).cast(), 8).build();
+    // SAFETY: `heard` is never freed while the kernel may write to it, and not touched before it has answered.
+    let answer = unsafe { carry_out(&mut ring, &read) }.map_err(|error| refused(EngineStep::Read, error))?;
+    // SAFETY: it came from a box, and the kernel has answered the one operation that wrote to it.
+    let heard = unsafe { Box::from_raw(heard) };
+    #[cfg(test)]
+    let answer = settings.faults.as_ref().and_then(|faults| faults.first_read()).unwrap_or(answer);
+    let _ = settings;
+    match answer {
+        8 if *heard == 1 => Ok(ring),
+        answer if answer < 0 => Err(refused(EngineStep::Read, io::Error::from_raw_os_error(answer.saturating_neg()))),
+        _ => Err(refused(EngineStep::Read, io::Error::other("it read something else"))),
+    }
+}
+
+/// The kernel's answer to one operation of a ring that has no other.
+///
+/// # Safety
+/// What the operation refers to must stay valid until the kernel has answered: for ever, if this fails.
+unsafe fn carry_out(ring: &mut IoUring, entry: &squeue::Entry) -> io::Result<i32> {
+    const TRIAL: u64 = 7;
+    // SAFETY: the caller's promise.
+    unsafe { ring.submission().push(&entry.clone().user_data(TRIAL)) }.map_err(io::Error::other)?;
     loop {
         match ring.submit_and_wait(1) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -141,9 +179,7 @@ fn try_out(mut ring: IoUring) -> io::Result<IoUring> {
         }
     }
     match ring.completion().next() {
-        Some(answer) if answer.user_data() == TRIAL && answer.result() == 0 => {}
-        Some(answer) => return Err(io::Error::from_raw_os_error(answer.result().saturating_neg())),
-        None => return Err(io::Error::other("the ring does not answer")),
+        Some(answer) if answer.user_data() == TRIAL => Ok(answer.result()),
+        _ => Err(io::Error::other("the ring does not answer")),
     }
-    Ok(ring)
 }

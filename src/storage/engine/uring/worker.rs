@@ -65,6 +65,8 @@ pub(super) struct Worker {
     #[cfg(test)]
     faults: Option<Arc<super::super::faults::Faults>>,
     #[cfg(test)]
+    number: u32,
+    #[cfg(test)]
     held: Vec<(Instant, u64, i32)>,
 }
 
@@ -83,13 +85,14 @@ struct Flight {
 }
 
 impl Worker {
-    /// Builds the ring and registers what can be registered. `warns` is set for one ring of an engine.
+    /// Builds the ring of this number and registers what can be registered. The first warns for all.
     pub(super) fn new(
         inbox: Arc<Inbox>,
         settings: &UringSettings,
         arena: Arena,
-        warns: bool,
+        number: u32,
     ) -> Result<(Self, RingFeatures), EngineError> {
+        let warns = number == 0;
         let (ring, mut features) = setup::ring(settings)?;
         let (buffers, refused) = match setup::registered(&ring, &arena, warns) {
             Ok(buffers) => (Some(buffers), None),
@@ -123,6 +126,8 @@ impl Worker {
             #[cfg(test)]
             faults: settings.faults.clone(),
             #[cfg(test)]
+            number,
+            #[cfg(test)]
             held: Vec::new(),
         };
         Ok((worker, features))
@@ -137,8 +142,8 @@ impl Worker {
             }
             self.listen();
             let step = self.submit_and_wait();
-            self.reap();
-            if let Err(error) = step {
+            let heard = self.reap();
+            if let Err(error) = step.and(heard) {
                 tracing::error!("a ring broke, and its reads fail: {error}");
                 return;
             }
@@ -300,7 +305,7 @@ impl Worker {
 
     fn enter(&mut self) -> io::Result<()> {
         #[cfg(test)]
-        if let Some(errno) = self.faults.as_ref().and_then(|faults| faults.submission()) {
+        if let Some(errno) = self.faults.as_ref().and_then(|faults| faults.submission(self.number)) {
             return Err(io::Error::from_raw_os_error(errno));
         }
         if let Some(polled) = self.polled.as_ref().filter(|_| self.in_polled > 0) {
@@ -328,14 +333,18 @@ impl Worker {
         self.later.iter().map(|&(when, _)| when).chain(self.held.iter().map(|&(when, ..)| when)).min()
     }
 
-    /// Takes all answers that there are.
-    fn reap(&mut self) {
+    /// Takes all answers that there are. An error where the bell cannot be heard: to listen again would be refused again, and
+    /// again.
+    fn reap(&mut self) -> io::Result<()> {
+        let mut heard = 0;
         let mut answers = std::mem::take(&mut self.answers);
         for answer in self.ring.completion() {
-            match answer.user_data() {
-                BELL => self.listening = false,
-                _ => self.in_kernel -= 1,
+            if answer.user_data() == BELL {
+                self.listening = false;
+                heard = answer.result();
+                continue;
             }
+            self.in_kernel -= 1;
             answers.push((answer.user_data(), answer.result()));
         }
         if let Some(polled) = &mut self.polled {
@@ -344,19 +353,26 @@ impl Worker {
                 answers.push((answer.user_data(), answer.result()));
             }
         }
-        answers.retain(|&(key, _)| key != BELL);
         #[cfg(test)]
         self.pass_through_faults(&mut answers);
         for (key, answer) in answers.drain(..) {
             self.answered(key as usize, answer);
         }
         self.answers = answers;
+        #[cfg(test)]
+        let heard = self.faults.as_ref().and_then(|faults| faults.bell()).filter(|_| heard > 0).unwrap_or(heard);
+        match heard {
+            0.. => Ok(()),
+            _ if matches!(-heard, libc::EINTR | libc::EAGAIN | libc::ECANCELED) => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(-heard)),
+        }
     }
 
     fn answered(&mut self, key: usize, answer: i32) {
         let flight = &mut self.flights[key];
         let carried = &mut self.jobs[flight.job];
-        if flight.polled && matches!(-answer, libc::EOPNOTSUPP | libc::EINVAL | libc::EAGAIN) {
+        // EAGAIN says only that there was no room now: that read is tried again, and not polled for.
+        if flight.polled && matches!(-answer, libc::EOPNOTSUPP | libc::EINVAL) {
             let file = carried.job.file(flight.part);
             if !file.inner.unpolled.swap(true, std::sync::atomic::Ordering::Relaxed) {
                 tracing::warn!(
@@ -393,7 +409,7 @@ impl Worker {
                 tracing::error!("a ring broke while it was closed: {error}");
                 return;
             }
-            self.reap();
+            let _ = self.reap();
         }
     }
 
