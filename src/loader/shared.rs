@@ -14,6 +14,7 @@ use super::error::{LoaderError, LoaderFault};
 use super::stage::Stage;
 use super::stats::LoaderStats;
 use super::timeline::Timeline;
+use crate::memory::Owner;
 use crate::sampler::Cursor;
 use crate::storage::Watch;
 use crate::sync::lock;
@@ -27,8 +28,8 @@ pub(super) struct Shared {
     /// The watchdog sleeps here.
     pub(super) watch: Condvar,
     built: Instant,
-    /// The process that built it: its threads are in no other.
-    process: u32,
+    /// Its threads are in no other process.
+    owner: Owner,
     told_of_fork: AtomicBool,
 }
 
@@ -145,7 +146,7 @@ impl Shared {
             thread: OnceLock::new(),
             watch: Condvar::new(),
             built: now,
-            process: std::process::id(),
+            owner: Owner::this(),
             told_of_fork: AtomicBool::new(false),
         }
     }
@@ -166,7 +167,7 @@ impl Shared {
 
     /// Whether this is the process that built the loader, and not one forked from it.
     pub(super) fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.owner.is_here()
     }
 
     /// The loader is being dropped.

@@ -219,6 +219,9 @@ impl Arena {
 
     /// Sees that so much can be lent at all.
     pub(crate) fn check(&self, len: usize) -> Result<(), MemoryError> {
+        if !self.mapping.is_here() {
+            return Err(MemoryError::Forked);
+        }
         if len > self.pool.len() {
             return Err(MemoryError::OverBudget { asked: len as u64, budget: self.budget() });
         }

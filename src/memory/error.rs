@@ -63,6 +63,9 @@ pub enum MemoryError {
         /// The smallest budget, in bytes.
         least: u64,
     },
+    /// This process was forked from the one that made the arena, whose pages it does not have.
+    #[error("the memory is of the process that this one was forked from; build a reader in this process")]
+    Forked,
     /// The kernel refused to map or to fill the arena.
     #[error("the kernel refused {} of memory ({source}); {}", Size(*bytes), refused_fix(.source))]
     Refused {

@@ -1,6 +1,7 @@
 //! The pages of an arena.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 use super::arena::PageKind;
 use super::error::MemoryError;
 use super::growth::{self, HUGE, Refused};
+use super::owner::Owner;
 use crate::sync::lock;
 use crate::sys::memory_left;
 
@@ -28,8 +30,19 @@ pub(super) struct Mapping {
     growing: Mutex<()>,
     #[cfg(test)]
     pub(super) left: Mutex<Option<u64>>,
+    owner: Owner,
     /// No byte is touched through this handle once it is made: `base` points into it.
-    map: MmapMut,
+    map: ManuallyDrop<MmapMut>,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // A forked child does not have these pages, and may have others at their addresses by now.
+        if self.owner.is_here() {
+            // SAFETY: it is dropped here and nowhere else, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.map) };
+        }
+    }
 }
 
 // SAFETY: `base` points into `map`, which lives as long and never moves; access through it is divided by the pool,
@@ -87,12 +100,18 @@ impl Mapping {
             growing: Mutex::default(),
             #[cfg(test)]
             left: Mutex::default(),
-            map,
+            owner: Owner::this(),
+            map: ManuallyDrop::new(map),
         }
     }
 
     pub(super) fn pages(&self) -> PageKind {
         self.pages
+    }
+
+    /// Whether this process has the memory, and is not one forked from the one that has.
+    pub(super) fn is_here(&self) -> bool {
+        self.owner.is_here()
     }
 
     pub(super) fn at(&self, offset: usize) -> NonNull<u8> {

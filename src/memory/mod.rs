@@ -8,6 +8,7 @@ mod copy;
 mod error;
 mod growth;
 mod mapping;
+mod owner;
 mod pool;
 mod slot;
 #[cfg(all(test, not(forebay_loom)))]
@@ -16,6 +17,7 @@ mod tests;
 pub use arena::{Arena, PageKind};
 pub(crate) use copy::copy;
 pub use error::MemoryError;
+pub(crate) use owner::Owner;
 pub(crate) use pool::{Lease, Pool, Queued};
 pub(crate) use slot::HoldsSlot;
 pub use slot::{Loan, Slot};

@@ -13,18 +13,20 @@ use std::task::{Context, Poll, Waker};
 use self::queue::State;
 pub(crate) use self::spans::GRAIN;
 use self::spans::{Span, Want};
+use super::owner::Owner;
 use crate::sync::checked::{Arc, Mutex, lock};
 
 /// Cloning gives another handle on the same books.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     len: usize,
+    owner: Owner,
     state: Arc<Mutex<State>>,
 }
 
 impl Pool {
     pub(crate) fn new(len: usize) -> Self {
-        Self { len, state: Arc::new(Mutex::new(State::new(len))) }
+        Self { len, owner: Owner::this(), state: Arc::new(Mutex::new(State::new(len))) }
     }
 
     /// Bytes in all.
@@ -34,6 +36,9 @@ impl Pool {
 
     /// Bytes that are in use.
     pub(crate) fn in_use(&self) -> usize {
+        if !self.owner.is_here() {
+            return 0;
+        }
         lock(&self.state).spans.in_use()
     }
 
@@ -92,6 +97,10 @@ impl Pool {
     }
 
     fn release(&self, span: Span) {
+        // In a forked child the lock may be held for ever, and the memory is the parent's.
+        if !self.owner.is_here() {
+            return;
+        }
         let mut state = lock(&self.state);
         state.spans.put(span);
         let wakers = state.serve();
@@ -145,6 +154,9 @@ impl Future for Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
+        if !self.pool.owner.is_here() {
+            return;
+        }
         let mut state = lock(&self.pool.state);
         if !state.remove(self.ticket) {
             return;

@@ -14,7 +14,7 @@ use super::pool::{Lease, Queued};
 /// A piece of an [`Arena`](super::Arena) in use: page-aligned memory of the length asked for, for its holder alone,
 /// released on drop.
 ///
-/// Its bytes are whatever was there before.
+/// Its bytes are whatever was there before. A process that is forked while it is in use does not have them: there it is empty.
 pub struct Slot {
     lease: Lease,
     mapping: Arc<Mapping>,
@@ -61,6 +61,9 @@ impl Deref for Slot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
+        if !self.mapping.is_here() {
+            return &[];
+        }
         // SAFETY: the pool gives `start..start + len` to this slot alone, inside the mapping, which the slot keeps
         // alive; anonymous memory is always initialised. A reader that lets the kernel write here owns the slot until
         // the kernel is done (see `storage::request`), so no reference exists meanwhile.
@@ -70,6 +73,9 @@ impl Deref for Slot {
 
 impl DerefMut for Slot {
     fn deref_mut(&mut self) -> &mut [u8] {
+        if !self.mapping.is_here() {
+            return &mut [];
+        }
         // SAFETY: as for `deref`, and `&mut self` excludes every other reference.
         unsafe { std::slice::from_raw_parts_mut(self.address().as_ptr(), self.len) }
     }
@@ -114,6 +120,7 @@ impl Future for Loan {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        this.arena.check(this.len)?;
         loop {
             let Poll::Ready(lease) = Pin::new(&mut this.queued).poll(context) else {
                 this.arena.watch();

@@ -8,6 +8,7 @@ use super::direct::{Direct, DirectForm};
 use super::reason::NoRoute;
 use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, DeviceKind, PinnedArena};
 use crate::error::BuildError;
+use crate::memory::Owner;
 use crate::storage::{EngineError, Mode, Reader, ReaderBuilder};
 
 /// Sets up a [`Carrier`].
@@ -168,7 +169,7 @@ impl CarrierBuilder {
             decisions: Mutex::default(),
             conductor: OnceLock::new(),
             window,
-            process: std::process::id(),
+            owner: Owner::this(),
             gpu,
         };
         if core.gpu.is_some() {

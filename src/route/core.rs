@@ -21,7 +21,7 @@ use super::reason::NoRoute;
 use crate::device::{
     Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, DeviceLoan, HostCopier, Memory, PinnedArena,
 };
-use crate::memory::{MemoryError, Slot};
+use crate::memory::{MemoryError, Owner, Slot};
 use crate::storage::{Extent, File, Reader};
 use crate::sync::lock;
 
@@ -32,7 +32,7 @@ pub(super) struct Core {
     pub(super) chunk: usize,
     /// Bytes that may be being read at once.
     pub(super) window: usize,
-    pub(super) process: u32,
+    pub(super) owner: Owner,
     pub(super) tally: Arc<Tally>,
     /// What was decided for each file, and whether it had reads past the page cache then.
     pub(super) decisions: Mutex<PerFile<(bool, Arc<Decision>)>>,
@@ -239,8 +239,11 @@ impl Drop for Core {
         const PATIENCE: Duration = Duration::from_secs(1);
         let Some(Ok(conductor)) = self.conductor.take() else { return };
         // In a forked child the thread is the parent's.
-        let ours = self.process == std::process::id();
-        if ours && !conductor.close(Some(Instant::now() + PATIENCE)) {
+        if !self.owner.is_here() {
+            // Its channel has locks, which may be held here for ever.
+            return std::mem::forget(conductor);
+        }
+        if !conductor.close(Some(Instant::now() + PATIENCE)) {
             tracing::warn!(
                 "copies to {} are still under way after {PATIENCE:?}; they go on by themselves, and their memory stays \
                  until they are done",

@@ -157,7 +157,8 @@ impl Drop for Landed {
     fn drop(&mut self) {
         let Place::Device { slot, .. } = &mut self.place else { return };
         let Some(slot) = slot.take() else { return };
-        if self.uses.is_empty() {
+        // In a forked child the memory, its uses and the thread that waits for them are the parent's.
+        if self.uses.is_empty() || !self.core.owner.is_here() {
             return;
         }
         match self.core.conductor() {

@@ -8,7 +8,7 @@ use super::reader::{Core, Reader};
 use super::settings::ReaderSettings;
 use super::stats::Counters;
 use crate::error::BuildError;
-use crate::memory::Arena;
+use crate::memory::{Arena, Owner};
 
 /// Sets up a [`Reader`].
 ///
@@ -205,7 +205,7 @@ impl ReaderBuilder {
             closed: false.into(),
             said_buffered: false.into(),
             ahead: 0.into(),
-            process: std::process::id(),
+            owner: Owner::this(),
         }))
     }
 

@@ -19,6 +19,7 @@ use super::direct::NoDirect;
 use super::error::OpenFault;
 use super::file::{FileKind, Inner};
 use super::identity::Identity;
+use crate::memory::Owner;
 use crate::sync::lock;
 use crate::sys::statfs::{self, FileSystem};
 use crate::sys::statx::{self, Statx};
@@ -39,7 +40,7 @@ pub(crate) struct Descriptors {
     /// Who keeps something under this pair's id, and is told when it is closed.
     on_close: Mutex<Vec<Tell>>,
     // Left last of all: until then the descriptors are open.
-    _place: Place,
+    place: Place,
 }
 
 impl Descriptors {
@@ -64,6 +65,10 @@ impl std::fmt::Debug for Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
+        // In a forked child the locks may be held for ever, and the rings are the parent's.
+        if !self.place.counter.owner.is_here() {
+            return;
+        }
         for tell in lock(&self.on_close).drain(..) {
             tell(self.id);
         }
@@ -71,10 +76,11 @@ impl Drop for Descriptors {
 }
 
 /// How many pairs are open, in use or not, or being opened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counter {
     open: Mutex<Open>,
     freed: Condvar,
+    owner: Owner,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +118,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if !self.counter.owner.is_here() {
+            return;
+        }
         let mut open = lock(&self.counter.open);
         open.pairs -= 1;
         open.changes += 1;
@@ -139,7 +148,8 @@ impl DescriptorCache {
         // A pair is two descriptors, and one more where cuFile has it: a third of the limit, half with cuFile, and at
         // least two pairs where the limit is tiny.
         let room = (limit / 6).clamp(2, MOST) as usize;
-        Arc::new(Self { room, limit, counter: Arc::default(), kept: Mutex::default() })
+        let counter = Counter { open: Mutex::default(), freed: Condvar::new(), owner: Owner::this() };
+        Arc::new(Self { room, limit, counter: Arc::new(counter), kept: Mutex::default() })
     }
 
     /// Pairs that may be open at once.
@@ -149,11 +159,13 @@ impl DescriptorCache {
 
     /// Opens a file's pair for the first time.
     pub(crate) fn open_first(&self, path: &Path) -> Result<(Arc<Descriptors>, Statx, FileKind), OpenFault> {
+        self.check_process()?;
         self.wait_for(|| self.try_open(path))
     }
 
     /// The file's pair, opened again if it was closed; `None` where all the room is taken by reads under way.
     pub(crate) fn pair(&self, file: &Arc<Inner>) -> Result<Option<Arc<Descriptors>>, PairError> {
+        self.check_process()?;
         file.used.store(true, Ordering::Relaxed);
         if let Some(pair) = &*lock(&file.pair) {
             return Ok(Some(Arc::clone(pair)));
@@ -189,6 +201,11 @@ impl DescriptorCache {
                 cloned => return cloned,
             }
         }
+    }
+
+    /// Refuses in a forked child, where locks may be held for ever.
+    fn check_process(&self) -> Result<(), OpenFault> {
+        if self.counter.owner.is_here() { Ok(()) } else { Err(OpenFault::Forked) }
     }
 
     fn wait_for<T, E: From<OpenFault>>(&self, mut attempt: impl FnMut() -> Result<Option<T>, E>) -> Result<T, E> {
@@ -229,7 +246,7 @@ impl DescriptorCache {
                 Ok((buffered, direct, stat, kind)) => {
                     static NEXT: AtomicU64 = AtomicU64::new(0);
                     let id = NEXT.fetch_add(1, Ordering::Relaxed);
-                    let pair = Descriptors { id, buffered, direct, on_close: Mutex::default(), _place: place };
+                    let pair = Descriptors { id, buffered, direct, on_close: Mutex::default(), place };
                     return Ok(Some((Arc::new(pair), stat, kind)));
                 }
             }

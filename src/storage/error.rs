@@ -36,6 +36,9 @@ impl std::error::Error for OpenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenFault {
+    /// This process was forked from the one that built the reader.
+    #[error("the reader was built before this process was forked; build one here")]
+    Forked,
     /// The kernel refused.
     #[error("cannot open: {0}; {fix}", fix = open_fix(.0))]
     Io(#[source] io::Error),

@@ -9,6 +9,8 @@ use super::stats::Stats;
 
 /// The bytes of each extent of one read, in the order asked, where they landed: nothing is copied.
 ///
+/// A process that is forked from this one does not have the bytes: there each extent is empty.
+///
 /// The memory goes back to the arena when this, and every [`Bytes`] taken from it, is gone.
 pub struct Pieces {
     /// Absent where no extent had a byte.
@@ -39,12 +41,12 @@ impl Pieces {
 
     /// The bytes of one extent, or `None` past the last.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
-        self.ranges.get(index).map(|range| &self.landed()[range.clone()])
+        self.ranges.get(index).and_then(|range| self.landed().get(range.clone()))
     }
 
     /// The bytes of each extent, in the order asked.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.ranges.iter().map(|range| &self.landed()[range.clone()])
+        self.ranges.iter().map(|range| self.landed().get(range.clone()).unwrap_or_default())
     }
 
     /// The bytes of one extent as a shared handle, which keeps the memory of the whole read.
@@ -62,6 +64,10 @@ impl Pieces {
     /// Bytes by the way they came; `None` where there was nothing to read.
     pub(crate) fn carried(&self) -> Option<Stats> {
         self.request.as_ref().map(|request| request.carried())
+    }
+
+    pub(super) fn request(&self) -> Option<&Arc<Request>> {
+        self.request.as_ref()
     }
 
     /// The read itself, with the memory that it landed in; `None` where there was nothing to read.

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -97,6 +98,28 @@ impl Read {
         }
     }
 
+    /// In a forked child no engine would ever end it, and what has landed is the parent's.
+    fn forked(&mut self) -> Poll<Result<Pieces, ReadError>> {
+        let first = match &self.state {
+            State::Waiting(_, plan) => plan
+                .layout
+                .parts
+                .first()
+                .map(|part| (plan.files[part.file as usize].path().to_owned(), part.need.start)),
+            State::Reading(reading) => first_of(&reading.request),
+            State::Over(None) => return Poll::Pending,
+            State::Over(Some(Err(_))) => None,
+            State::Over(Some(Ok(pieces))) => pieces.request().and_then(first_of),
+        };
+        let (path, offset) = first.unwrap_or_default();
+        match std::mem::replace(&mut self.state, State::Over(None)) {
+            State::Over(Some(Err(error))) => Poll::Ready(Err(error)),
+            // Nothing was to be read.
+            State::Over(Some(Ok(pieces))) if pieces.request().is_none() => Poll::Ready(Ok(pieces)),
+            _ => Poll::Ready(Err(ReadError { path, offset, fault: ReadFault::Forked })),
+        }
+    }
+
     /// Gives the read to the engine if its memory has come free.
     pub(super) fn poll_begin(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let State::Waiting(loan, plan) = &mut self.state {
@@ -130,6 +153,9 @@ impl Future for Read {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        if !this.core.is_ours() {
+            return this.forked();
+        }
         ready!(this.poll_begin(context));
         loop {
             match &mut this.state {
@@ -182,6 +208,11 @@ fn begin(core: &Arc<Core>, plan: Plan) -> Result<State, ReadError> {
 }
 
 fn begin_in(core: &Arc<Core>, plan: Plan, slot: Slot) -> Result<State, ReadError> {
+    if !core.is_ours() {
+        let part = &plan.layout.parts[0];
+        let path = plan.files[part.file as usize].path().to_owned();
+        return Err(ReadError { path, offset: part.need.start, fault: ReadFault::Forked });
+    }
     let Plan { files, layout, .. } = plan;
     let forced = core.settings.mode == Mode::Direct;
     let mut files: Vec<(File, u64)> = files.into_iter().map(|file| (file, u64::MAX)).collect();
@@ -321,9 +352,13 @@ pub(crate) fn explained(failure: ReadError, files: &[(File, u64)]) -> ReadError 
     }
 }
 
-fn ended(request: &Request) -> ReadError {
-    let (path, offset) =
-        request.files.first().map_or_else(Default::default, |(file, offset)| (file.path().to_owned(), *offset));
+/// The first file of a request, and the first offset that is read of it.
+fn first_of(request: &Arc<Request>) -> Option<(PathBuf, u64)> {
+    request.files.first().map(|(file, offset)| (file.path().to_owned(), *offset))
+}
+
+fn ended(request: &Arc<Request>) -> ReadError {
+    let (path, offset) = first_of(request).unwrap_or_default();
     ReadError { path, offset, fault: ReadFault::EngineEnded }
 }
 

@@ -21,7 +21,7 @@ use super::proof::prove;
 use super::read::{Read, not_opened};
 use super::stats::{Counters, Stats};
 use super::stream::ReadStream;
-use crate::memory::{Arena, Slot};
+use crate::memory::{Arena, Owner, Slot};
 use crate::sync::lock;
 use crate::sys::statfs::FileSystem;
 
@@ -49,8 +49,8 @@ pub(crate) struct Core {
     pub(super) said_buffered: AtomicBool,
     /// Bytes that streams have begun to read and nobody has taken yet.
     pub(super) ahead: AtomicU64,
-    /// The process that built it: the engine's threads are in no other.
-    pub(super) process: u32,
+    /// The engine's threads are in no other process.
+    pub(super) owner: Owner,
 }
 
 impl Reader {
@@ -266,7 +266,7 @@ impl fmt::Debug for Reader {
 impl Core {
     /// Whether this is the process that built the reader, and not one forked from it.
     pub(super) fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.owner.is_here()
     }
 
     /// Whether the ring must not read this file: an io_uring read of a FUSE file that its process answers short can

@@ -12,6 +12,7 @@ use crate::device::backend::{Copier, Memory};
 use crate::device::error::{DeviceError, DeviceFault};
 #[cfg(test)]
 use crate::emulated::mutant;
+use crate::memory::Owner;
 use crate::sys::cuda::{self, CudaCode, CudaLibrary};
 
 /// One CUDA device with its primary context retained.
@@ -21,8 +22,8 @@ pub(crate) struct CudaDevice {
     context: ManuallyDrop<Arc<CudaContext>>,
     name: String,
     pci_address: Option<String>,
-    /// The process that opened it: CUDA works in no other.
-    process: u32,
+    /// CUDA works in no process but the one that opened it.
+    owner: Owner,
 }
 
 impl CudaDevice {
@@ -52,9 +53,9 @@ impl CudaDevice {
 
     fn with(library: &'static CudaLibrary, context: Arc<CudaContext>) -> Result<Self, DeviceError> {
         let pci_address = pci_address(library, context.cu_device());
-        let (name, process) = (String::new(), std::process::id());
+        let (name, owner) = (String::new(), Owner::this());
         // Made before the last call that may fail: its drop puts right what cudarc's does to the current context.
-        let mut device = Self { library, name, pci_address, process, context: ManuallyDrop::new(context) };
+        let mut device = Self { library, name, pci_address, owner, context: ManuallyDrop::new(context) };
         let name = device.context.name().map_err(|error| of_cudarc(library, "cuDeviceGetName", error));
         device.name = name.map_err(|fault| device.error(fault))?;
         Ok(device)
@@ -91,7 +92,7 @@ impl CudaDevice {
 
     /// Whether this is the process that opened the device. In a forked child no call may be made, not even to free.
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.owner.is_here()
     }
 
     /// Makes the context current on this thread for good: for threads of our own. Each thread that calls the driver must

@@ -14,12 +14,14 @@ use super::super::layout::Via;
 use super::super::progress::Next;
 use super::super::request::Job;
 use super::{Engine, EngineError, EngineKind};
+use crate::memory::Owner;
 use crate::sync::{Threads, lock};
 
 #[derive(Debug)]
 pub(crate) struct Pread {
     shared: Arc<Shared>,
     threads: Arc<Threads>,
+    owner: Owner,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,7 @@ impl Pread {
                 faults,
             }),
             threads: Arc::default(),
+            owner: Owner::this(),
         };
         for number in 0..threads {
             let shared = Arc::clone(&engine.shared);
@@ -97,7 +100,10 @@ impl Engine for Pread {
 
 impl Drop for Pread {
     fn drop(&mut self) {
-        self.close();
+        // A forked child has neither the threads nor, perhaps, the locks; the bell is the parent's.
+        if self.owner.is_here() {
+            self.close();
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::counters::{Counters, Counting};
 use super::error::{CuFileError, Refusal};
 use super::properties::Properties;
 use super::version::{Verdict, Version, judge};
+use crate::memory::Owner;
 use crate::sync::lock;
 use crate::sys::cufile::{self, Calls, CuFileCode, feature};
 
@@ -23,7 +24,7 @@ pub(crate) struct CuFile {
     version: Option<Version>,
     counting: Mutex<Counting>,
     /// The process that opened it.
-    process: u32,
+    owner: Owner,
 }
 
 impl CuFile {
@@ -68,8 +69,8 @@ impl CuFile {
                 "cuFile: nvidia-fs before 2.28.4 may corrupt reads over RDMA of buffers beyond 4 GiB; install 2.28.4"
             );
         }
-        let (counting, process) = (Mutex::default(), std::process::id());
-        Ok(Arc::new(Self { calls, properties, version: library_version(calls), counting, process }))
+        let (counting, owner) = (Mutex::default(), Owner::this());
+        Ok(Arc::new(Self { calls, properties, version: library_version(calls), counting, owner }))
     }
 
     /// What it can do, as it said when it was opened.
@@ -103,7 +104,7 @@ impl CuFile {
     }
 
     pub(super) fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.owner.is_here()
     }
 }
 

@@ -15,7 +15,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::super::request::Job;
 use super::{Engine, EngineError, EngineKind, EngineStep};
-use crate::memory::Arena;
+use crate::memory::{Arena, Owner};
 use crate::sync::{ThreadError, Threads};
 use mailbox::Mailbox;
 pub use setup::RingFeatures;
@@ -40,6 +40,7 @@ pub(crate) struct Uring {
     next: AtomicUsize,
     features: RingFeatures,
     threads: Arc<Threads>,
+    owner: Owner,
 }
 
 /// The way to one ring's thread.
@@ -82,6 +83,7 @@ impl Uring {
             next: AtomicUsize::new(0),
             features: RingFeatures::default(),
             threads: Arc::default(),
+            owner: Owner::this(),
         };
         for number in 0..settings.rings.max(1) {
             // A failure drops what there is of the engine, and that ends the rings already started.
@@ -158,6 +160,9 @@ impl Engine for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        self.close();
+        // A forked child has neither the threads nor, perhaps, the locks; the bell is the parent's.
+        if self.owner.is_here() {
+            self.close();
+        }
     }
 }
