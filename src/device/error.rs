@@ -13,6 +13,17 @@ pub struct DeviceError {
     pub fault: DeviceFault,
 }
 
+impl DeviceError {
+    /// Whether it is about a stream that is captured into a graph, and not about the device.
+    pub(crate) fn is_of_capture(&self) -> bool {
+        match &self.fault {
+            DeviceFault::Capturing => true,
+            DeviceFault::Call { code } => CudaCode::is_of_capture(code.code),
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.device, self.fault)
@@ -67,6 +78,13 @@ pub enum DeviceFault {
          that uses it"
     )]
     Forked,
+    /// The stream is being captured into a CUDA graph, which may run at any time and as often as it is launched: its work on a
+    /// batch cannot be followed.
+    #[error(
+        "the stream is being captured into a CUDA graph, whose work on this memory cannot be followed; copy what the graph \
+         reads to memory of its own, and drop what was loaded before the capture begins or after it ends"
+    )]
+    Capturing,
     /// A call of the driver failed.
     #[error("{code}; {}", .code.fix())]
     Call {

@@ -18,7 +18,7 @@ pub(crate) use backend::{Copier, Memory, Ordered, Span, Ticket};
 pub use buffer::DeviceBuffer;
 #[cfg(test)]
 pub(crate) use cuda::kept_or_not;
-pub(crate) use cuda::{CudaDevice, Event, PinnedArena, cufile};
+pub(crate) use cuda::{CudaDevice, Event, EventPool, PinnedArena, cufile};
 pub use error::{DeviceError, DeviceFault};
 pub use handle::{Device, DeviceKind};
 pub(crate) use host::HostCopier;

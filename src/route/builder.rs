@@ -6,7 +6,7 @@ use super::core::{Core, Gpu};
 use super::decision::{Route, Switch, Switches};
 use super::direct::{Direct, DirectForm};
 use super::reason::NoRoute;
-use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, DeviceKind, PinnedArena};
+use crate::device::{CudaDevice, Device, DeviceArena, DeviceError, DeviceKind, EventPool, PinnedArena};
 use crate::error::BuildError;
 use crate::memory::Owner;
 use crate::storage::{EngineError, Mode, Reader, ReaderBuilder};
@@ -207,5 +207,12 @@ fn gpu(
         None => Err(NoRoute::TurnedOff),
     };
     let pinned = Arc::new(PinnedArena::new(device, reader.arena())?);
-    Ok(Gpu { device: Arc::clone(device), direct, arena, pinned, down: Mutex::default() })
+    Ok(Gpu {
+        device: Arc::clone(device),
+        events: EventPool::new(device),
+        direct,
+        arena,
+        pinned,
+        down: Mutex::default(),
+    })
 }

@@ -20,7 +20,7 @@ use super::placed::Placed;
 use super::reason::NoRoute;
 use super::upload::{Landing, Room, Upload};
 use crate::device::cufile::{Counters as CuFileCounters, Properties as CuFileProperties, Version as CuFileVersion};
-use crate::device::{Device, DeviceBuffer, DeviceError, DeviceFault, Event};
+use crate::device::{Device, DeviceBuffer, DeviceError, DeviceFault};
 use crate::memory::Slot;
 use crate::storage::{Extent, File, Pieces, Place, Reader};
 
@@ -174,7 +174,7 @@ impl Carrier {
     /// Sees that work on a stream can be followed: that it is of this carrier's device.
     pub(crate) fn can_follow(&self, stream: &CudaStream) -> Result<(), DeviceError> {
         match &self.core.gpu {
-            Some(gpu) => Event::on_stream(&gpu.device, stream).map(drop),
+            Some(gpu) => gpu.events.mark(stream).map(drop),
             None => Ok(()),
         }
     }

@@ -30,6 +30,10 @@ use crate::sync::{ThreadError, Threads, unpark_this_thread};
 /// How long the conductor naps before it looks at copies again. A copy of 4 MiB takes 80 µs or more.
 const NAP: Duration = Duration::from_micros(50);
 
+/// The longest nap while only streams of the consumer's are waited for. Naps grow by an eighth, so that memory comes back at most so
+/// much later than it could, and the driver is asked a hundred times a second and not twenty thousand.
+const LONG_NAP: Duration = Duration::from_millis(10);
+
 /// A handle on the thread; dropping it lets the thread finish what it has.
 #[derive(Debug)]
 pub(super) struct Conductor {
@@ -74,7 +78,7 @@ impl Conductor {
         if let Err(SendError(message)) = self.messages.send(message)
             && let Message::Release(released) = message
         {
-            released.keep_for_ever();
+            drop(released);
         }
         self.thread.unpark();
     }
@@ -102,10 +106,26 @@ struct Released {
 }
 
 impl Released {
-    /// Whether those streams have stopped cannot be known any more.
-    fn keep_for_ever(self) {
-        self.memory.lose();
-        std::mem::forget(self.memory);
+    /// Whether every stream has passed.
+    fn is_over(&mut self) -> Result<bool, DeviceError> {
+        while let Some(event) = self.uses.last() {
+            if !event.is_passed()? {
+                return Ok(false);
+            }
+            self.uses.pop();
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Released {
+    /// Whether streams that have not passed have stopped cannot be known any more, whatever the conductor ended by: their memory
+    /// is never lent again.
+    fn drop(&mut self) {
+        if !self.uses.is_empty() {
+            self.memory.lose();
+            std::mem::forget(Arc::clone(&self.memory));
+        }
     }
 }
 
@@ -122,6 +142,7 @@ struct Work {
     reading_bytes: usize,
     copying: VecDeque<Copying>,
     released: Vec<Released>,
+    nap: Duration,
     /// How a copy was refused last.
     refused: Option<DeviceError>,
     /// Set when the device has failed: nothing more is asked of it.
@@ -156,6 +177,7 @@ impl Work {
             reading_bytes: 0,
             copying: VecDeque::new(),
             released: Vec::new(),
+            nap: NAP,
             refused: None,
             broken,
         }
@@ -184,8 +206,17 @@ impl Work {
             if self.closed && idle {
                 return;
             }
-            if watches { thread::park_timeout(NAP) } else { thread::park() }
+            match watches {
+                true => thread::park_timeout(self.next_nap()),
+                false => thread::park(),
+            }
         }
+    }
+
+    fn next_nap(&mut self) -> Duration {
+        let nap = if self.copying.is_empty() { self.nap } else { NAP };
+        self.nap = (nap + nap / 8).min(LONG_NAP);
+        nap
     }
 
     fn take_messages(&mut self) {
@@ -195,7 +226,10 @@ impl Work {
                     let key = self.jobs.insert(*job);
                     self.to_begin.push_back(key);
                 }
-                Ok(Message::Release(released)) => self.released.push(released),
+                Ok(Message::Release(released)) => {
+                    self.released.push(released);
+                    self.nap = NAP;
+                }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => self.closed = true,
             }
@@ -311,22 +345,25 @@ impl Work {
     }
 
     fn let_go_of_released(&mut self) {
+        if self.broken.get().is_some() {
+            self.released.clear();
+        }
         let mut failure = None;
-        self.released.retain_mut(|released| {
-            released.uses.retain(|event| match event.is_passed() {
-                Ok(passed) => !passed,
-                Err(error) => {
-                    failure.get_or_insert(error);
-                    true
-                }
-            });
-            !released.uses.is_empty()
+        self.released.retain_mut(|released| match released.is_over() {
+            Ok(is_over) => !is_over,
+            // A stream that was captured into a graph since: it cannot be followed, and the device is well.
+            Err(error) if error.is_of_capture() => {
+                tracing::warn!("device memory in use is kept for good: {error}");
+                false
+            }
+            Err(error) => {
+                failure.get_or_insert(error);
+                true
+            }
         });
         if let Some(error) = failure {
             self.break_off(error);
-        }
-        if self.broken.get().is_some() {
-            self.released.drain(..).for_each(Released::keep_for_ever);
+            self.released.clear();
         }
     }
 

@@ -19,7 +19,8 @@ use super::hindrance::Hindrance;
 use super::per_file::PerFile;
 use super::reason::NoRoute;
 use crate::device::{
-    Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, DeviceLoan, HostCopier, Memory, PinnedArena,
+    Copier, CudaDevice, Device, DeviceArena, DeviceError, DeviceFault, DeviceLoan, EventPool, HostCopier, Memory,
+    PinnedArena,
 };
 use crate::memory::{MemoryError, Owner, Slot};
 use crate::storage::{Extent, File, Reader};
@@ -47,6 +48,7 @@ pub(super) struct Gpu {
     /// cuFile, or why it cannot be used at all.
     pub(super) direct: Result<Direct, NoRoute>,
     pub(super) device: Arc<CudaDevice>,
+    pub(super) events: Arc<EventPool>,
     pub(super) arena: DeviceArena,
     pub(super) pinned: Arc<PinnedArena>,
     /// The stream of copies back to the host, from its first use on.

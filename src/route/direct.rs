@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, Weak};
 use super::hindrance::Hindrance;
 use super::per_file::PerFile;
 use super::reason::NoRoute;
-use crate::device::cufile::{Batch, Context, Counters, CuFile, CuFileError, Form, Handle, Job, Pool, Registration};
+use crate::device::cufile::{
+    Batch, Context, Count, Counters, CuFile, CuFileError, Form, Handle, Job, Pool, Registration,
+};
 use crate::device::cufile::{Properties, Stream, Transfer, Version};
 use crate::device::{CudaDevice, DeviceArena, DeviceBuffer};
 use crate::storage::{Descriptors, File, Reader};
@@ -38,6 +40,8 @@ pub(super) struct Direct {
     memory: Arc<Registration>,
     /// Where files are tried, one at a time; no part of the budget, which may all be on loan.
     tries: Mutex<Arc<Registration>>,
+    /// By its counts what cuFile did is told from what it said it would do.
+    count: Count,
     cufile: Arc<CuFile>,
     context: Context,
 }
@@ -98,7 +102,8 @@ impl Direct {
             DirectForm::Stream => Stream::new(&cufile, &context).map(|form| Box::new(form) as _),
         };
         let form = form.map_err(NoRoute::of_cufile)?;
-        Ok(Self { form, handles: Arc::default(), known: Mutex::default(), memory, tries, cufile, context })
+        let count = cufile.count();
+        Ok(Self { form, handles: Arc::default(), known: Mutex::default(), memory, tries, count, cufile, context })
     }
 
     /// How cuFile serves a file: found by reading its first bytes, once.
@@ -143,12 +148,12 @@ impl Direct {
             return Ok(self.would_be());
         }
         for _ in 0..MOST {
-            let before = self.cufile.counters();
+            let before = self.count.now();
             let transfer = Transfer::new(&handle, &memory, 0, block, file.len().min(block), 0).map_err(refused)?;
             let (job, waiter) = Job::new(vec![transfer]);
             self.form.take(job);
             waiter.wait().map_err(|fault| NoRoute::Unreadable(fault.fault.to_string()))?;
-            let Some(counted) = before.zip(self.cufile.counters()).map(|(before, now)| now.since(&before)) else {
+            let Some(counted) = before.zip(self.count.now()).map(|(before, now)| now.since(&before)) else {
                 return Ok(self.would_be());
             };
             match (counted.reads_p2p + counted.reads_nvfs > 0, counted.reads_posix > 0) {
@@ -169,7 +174,7 @@ impl Direct {
     /// Whether reads since `before` went through host memory, as far as cuFile tells. Others' reads of the same time are
     /// counted in: then direct ones may be taken for ones that were not, never the other way round.
     pub(super) fn was_compat(&self, before: Option<&Counters>) -> bool {
-        let counted = before.zip(self.cufile.counters()).and_then(|(before, now)| now.since(before).all_direct());
+        let counted = before.zip(self.count.now()).and_then(|(before, now)| now.since(before).all_direct());
         counted.map_or_else(|| self.would_be_compat(), |all_direct| !all_direct)
     }
 
@@ -180,7 +185,7 @@ impl Direct {
     }
 
     pub(super) fn counters(&self) -> Option<Counters> {
-        self.cufile.counters()
+        self.count.now()
     }
 
     /// A buffer of the caller's, as memory that cuFile may read into.

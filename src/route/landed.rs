@@ -112,7 +112,7 @@ impl Landed {
     /// [`DeviceError`] where the device fails; then `self` must be kept until the stream was synchronised.
     pub fn used_on(&mut self, stream: &CudaStream) -> Result<(), DeviceError> {
         if let Some(gpu) = &self.core.gpu {
-            self.uses.push(Event::on_stream(&gpu.device, stream)?);
+            self.uses.push(gpu.events.mark(stream)?);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::script::{self, Verdict};
+use crate::stream::capture;
 use crate::{codes, process, violations};
 
 /// A driver function's outcome: nothing, or the CUresult that says why not.
@@ -23,7 +24,13 @@ pub fn name() -> &'static str {
 
 /// For calls that need cuInit first.
 pub fn call(name: &'static str, body: impl FnOnce() -> Answer) -> i32 {
-    early(name, || if process::is_initialised() { body() } else { Err(codes::NOT_INITIALIZED) })
+    early(name, || {
+        if !process::is_initialised() {
+            return Err(codes::NOT_INITIALIZED);
+        }
+        capture::permit(name)?;
+        body()
+    })
 }
 
 /// For calls that may come before cuInit.

@@ -9,6 +9,7 @@ pub const INVALID_DEVICE: i32 = 101;
 pub const INVALID_CONTEXT: i32 = 201;
 pub const PEER_ACCESS_UNSUPPORTED: i32 = 217;
 pub const INVALID_HANDLE: i32 = 400;
+pub const ILLEGAL_STATE: i32 = 401;
 pub const NOT_READY: i32 = 600;
 pub const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
 pub const PEER_ACCESS_NOT_ENABLED: i32 = 705;
@@ -17,6 +18,9 @@ pub const HOST_MEMORY_ALREADY_REGISTERED: i32 = 712;
 pub const HOST_MEMORY_NOT_REGISTERED: i32 = 713;
 pub const NOT_PERMITTED: i32 = 800;
 pub const NOT_SUPPORTED: i32 = 801;
+pub const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
+pub const STREAM_CAPTURE_INVALIDATED: i32 = 901;
+pub const CAPTURED_EVENT: i32 = 907;
 pub const UNKNOWN: i32 = 999;
 
 /// The name and the description of a code that the driver knows.
@@ -61,6 +65,16 @@ pub fn told(code: i32) -> Option<(&'static CStr, &'static CStr)> {
         803 => {
             (c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", c"system has unsupported display driver / cuda driver combination")
         }
+        STREAM_CAPTURE_UNSUPPORTED => {
+            (c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing")
+        }
+        STREAM_CAPTURE_INVALIDATED => {
+            (c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"operation failed due to a previous error during capture")
+        }
+        CAPTURED_EVENT => {
+            (c"CUDA_ERROR_CAPTURED_EVENT", c"operation not permitted on an event last recorded in a capturing stream")
+        }
+        ILLEGAL_STATE => (c"CUDA_ERROR_ILLEGAL_STATE", c"the operation cannot be performed in the present state"),
         UNKNOWN => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
         _ => return None,
     })

@@ -31,7 +31,7 @@ static CONTEXTS: Mutex<Contexts> = Mutex::new(Contexts { primary: Vec::new(), pe
 
 thread_local! {
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// How far captures of other threads reach into this one: global, until it says otherwise. Nothing is captured here.
+    /// How far captures of other threads reach into this one: global, until it says otherwise.
     static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -240,6 +240,10 @@ extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_in
         put(least, 0)?;
         put(greatest, -5)
     })
+}
+
+pub fn capture_mode() -> u32 {
+    CAPTURE_MODE.get()
 }
 
 #[unsafe(no_mangle)]

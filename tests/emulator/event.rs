@@ -17,6 +17,8 @@ struct Event {
     device: usize,
     flags: u32,
     latest: Option<Arc<Fire>>,
+    /// It was recorded in a stream that was being captured.
+    is_captured: bool,
 }
 
 /// One recording: it happens when the stream gets there.
@@ -102,7 +104,7 @@ extern "C" fn cuEventCreate(handle: *mut usize, flags: u32) -> i32 {
         let mut events = lock(&EVENTS);
         let id = events.next;
         events.next += 16;
-        events.alive.insert(id, Event { device, flags, latest: None });
+        events.alive.insert(id, Event { device, flags, latest: None, is_captured: false });
         put(handle, id)
     })
 }
@@ -127,6 +129,10 @@ fn record(event: usize, stream: usize) -> Answer {
             let what = format!("an event of device {} on a stream of device {}", event.device, stream.device);
             return wrong(codes::INVALID_HANDLE, what);
         }
+        event.is_captured = stream::capture::takes(stream.id);
+        if event.is_captured {
+            return Ok(());
+        }
         let fire = Arc::new(Fire::default());
         event.latest = Some(Arc::clone(&fire));
         stream.push("cuEventRecord", Kind::Marker, Box::new(move || fire.happen()));
@@ -144,10 +150,19 @@ extern "C" fn cuEventRecordWithFlags(event: usize, stream: usize, flags: u32) ->
     call("cuEventRecordWithFlags", || if flags > 1 { Err(codes::INVALID_VALUE) } else { record(event, stream) })
 }
 
+/// Its device, and its last recording, which must not be a part of a graph.
+fn asked(event: usize) -> Answer<(usize, Option<Arc<Fire>>)> {
+    let (device, fire, is_captured) = with(event, |event| Ok((event.device, event.latest.clone(), event.is_captured)))?;
+    if is_captured {
+        stream::capture::ask_captured_event()?;
+    }
+    Ok((device, fire))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cuEventQuery(event: usize) -> i32 {
     call("cuEventQuery", || {
-        let (device, fire) = with(event, |event| Ok((event.device, event.latest.clone())))?;
+        let (device, fire) = asked(event)?;
         context::health(device)?;
         if fire.is_none_or(|fire| fire.at().is_some()) { Ok(()) } else { Err(codes::NOT_READY) }
     })
@@ -156,7 +171,7 @@ extern "C" fn cuEventQuery(event: usize) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn cuEventSynchronize(event: usize) -> i32 {
     call("cuEventSynchronize", || {
-        let (device, fire) = with(event, |event| Ok((event.device, event.latest.clone())))?;
+        let (device, fire) = asked(event)?;
         if let Some(fire) = fire {
             fire.wait();
         }

@@ -131,20 +131,15 @@ fn a_stream_of_another_device_is_refused() {
     });
 }
 
-/// Events that cannot be had any more: the memory is never lent again, and whoever waits for it hears of that.
+/// Streams that cannot be followed: the memory is never lent again, and whoever waits for what can never come hears of that.
 #[test]
 fn memory_whose_use_cannot_be_followed_is_kept_and_its_waiters_hear() {
     emulated("").run(|control| {
-        let data = data::aligned();
-        let device = cuda();
-        let mut consumer = Consumer::new(control, &device, 8 << 20);
+        let (device, data) = (cuda(), data::aligned());
+        let consumer = Consumer::new(control, &device, 8 << 20);
         let loader = builder(&data).device(&device).epochs(20).device_budget(512 << 10);
         let mut loader = loader.consumer_stream(&consumer.stream).build().unwrap();
-        let first = loader.blocking().next().unwrap().unwrap();
-        consumer.dam();
-        consumer.works_on(&data, &first, false);
-        control.script("fail=cuEventCreate:2");
-        drop(first);
+        let capture = Captured::begin(control, &consumer);
         let (done, outcome) = mpsc::channel();
         thread::spawn(move || {
             let taken = loader.blocking().map(|batch| batch.map(drop)).collect::<Result<Vec<()>, _>>();
@@ -152,9 +147,102 @@ fn memory_whose_use_cannot_be_followed_is_kept_and_its_waiters_hear() {
         });
         let said = outcome.recv_timeout(PATIENCE).expect("a loader waits for memory that never comes").unwrap_err();
         assert!(said.contains("cuda:0"), "{said}");
-        control.script("clear");
-        consumer.check("kept");
+        assert_eq!(capture.end(), 0);
         assert!(eventually(|| control.in_flight() == 0));
         control.assert_no_violations();
     });
+}
+
+/// CUDA graphs are how training loops run: their stream is captured once, and launched for every step.
+struct Captured<'a> {
+    control: &'a Control,
+    stream: usize,
+}
+
+impl<'a> Captured<'a> {
+    const GLOBAL: u32 = 0;
+
+    fn begin(control: &'a Control, consumer: &Consumer<'_>) -> Self {
+        let stream = consumer.stream.cu_stream() as usize;
+        let begin = control.function::<extern "C" fn(usize, u32) -> i32>("cuStreamBeginCapture_v2");
+        consumer.stream.context().bind_to_thread().unwrap();
+        assert_eq!(begin(stream, Self::GLOBAL), 0);
+        Self { control, stream }
+    }
+
+    /// What the driver says in the end: 0, unless a call invalidated the capture meanwhile.
+    fn end(self) -> i32 {
+        let mut graph = 0;
+        self.control.function::<extern "C" fn(usize, *mut usize) -> i32>("cuStreamEndCapture")(self.stream, &mut graph)
+    }
+}
+
+/// A batch that is used or dropped meanwhile costs its memory, and neither the capture nor the device.
+#[test]
+fn a_capture_of_the_consumers_stream_costs_one_batch_and_not_the_device() {
+    emulated("").run(|control| {
+        let (device, data) = (cuda(), data::aligned());
+        let mut ways = any_rows();
+        ways.extend(direct());
+        for way in &ways {
+            control.script(way.script);
+            let consumer = Consumer::new(control, &device, 8 << 20);
+            let loader = builder(&data).device(&device).carrier(way.carrier.clone()).epochs(4).device_budget(8 << 20);
+            let mut loader = loader.consumer_stream(&consumer.stream).build().unwrap();
+            let all = loader.batches_in_all().unwrap();
+            let [kept, dropped] = [(); 2].map(|()| loader.blocking().next().unwrap().unwrap());
+            let capture = Captured::begin(control, &consumer);
+            let error = kept.used_on(&consumer.stream).unwrap_err();
+            assert_eq!(error.fault, forebay::DeviceFault::Capturing, "{}", way.name);
+            drop(dropped);
+            // Others go on meanwhile, on threads of the consumer's and of the loader's.
+            let more = loader.blocking().take(3).map(|batch| batch.unwrap()).collect::<Vec<_>>();
+            drop(device.allocate(1 << 20).unwrap());
+            assert_eq!(capture.end(), 0, "{}: the capture was invalidated", way.name);
+            drop((kept, more));
+            let rest = loader
+                .blocking()
+                .map(|batch| crate::rig::check(&data, &batch.unwrap(), false, crate::rig::Look::Peek(control)));
+            assert_eq!(rest.count() as u64, all - 5, "{}", way.name);
+            control.assert_no_violations();
+        }
+    });
+}
+
+/// While a batch's stream has not passed, it is asked for seldom: each query takes a lock of the driver's, beside the training thread's
+/// launches.
+#[test]
+fn a_stream_that_is_late_is_asked_for_seldom_and_events_are_used_again() {
+    emulated("").run(|control| {
+        let (device, data) = (cuda(), data::aligned());
+        let mut consumer = Consumer::new(control, &device, 24 << 20);
+        let loader = builder(&data).device(&device).epochs(8).consumer_stream(&consumer.stream);
+        // A window of its own for each batch, whose memory comes back with it.
+        let mut loader = loader.device_budget(4 << 20).prefetch(1).build().unwrap();
+        loader.blocking().take(8).for_each(|batch| drop(batch.unwrap()));
+        settle_copies(control);
+        let batch = loader.blocking().next().unwrap().unwrap();
+        consumer.dam();
+        consumer.works_on(&data, &batch, false);
+        control.reset_calls();
+        drop(batch);
+        thread::sleep(Duration::from_millis(1000));
+        let queries = control.calls("cuEventQuery");
+        assert!((1..=400).contains(&queries), "{queries} queries in a second");
+        consumer.open();
+        let mut taken = 0;
+        for batch in loader.blocking() {
+            consumer.works_on(&data, &batch.unwrap(), false);
+            taken += 1;
+        }
+        let created = control.calls("cuEventCreate");
+        assert!(taken > 40 && created < taken / 2, "{created} events were created for {taken} batches");
+        consumer.check("late");
+        drop((loader, consumer, device));
+        settle(control);
+    });
+}
+
+fn settle_copies(control: &Control) {
+    assert!(eventually(|| control.in_flight() == 0));
 }

@@ -1,4 +1,4 @@
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_uint};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl CudaDevice {
         if mutant::is_planted(mutant::NO_CONTEXT) {
             return Ok(());
         }
-        self.library.leave_captures();
+        let _ = self.library.leave_captures();
         self.set_current(self.raw())
     }
 
@@ -119,7 +119,7 @@ impl CudaDevice {
         if before != self.raw() {
             self.set_current(self.raw())?;
         }
-        Ok(Entered { device: self, before })
+        Ok(Entered { device: self, before, capture_mode: self.library.leave_captures() })
     }
 
     fn raw(&self) -> cuda::Context {
@@ -176,14 +176,19 @@ impl CudaDevice {
     }
 }
 
-/// While this lives, the device's context is current on the thread that made it.
+/// While this lives, the device's context is current on the thread that made it, and what the thread does there has no part in
+/// stream captures.
 pub(crate) struct Entered<'a> {
     device: &'a CudaDevice,
     before: cuda::Context,
+    capture_mode: Option<c_uint>,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
+        if let Some(mode) = self.capture_mode {
+            self.device.library.set_capture_mode(mode);
+        }
         restore(self.device.library, self.before);
     }
 }

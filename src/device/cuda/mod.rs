@@ -10,7 +10,7 @@ mod memory;
 mod pinned;
 
 pub(crate) use context::CudaDevice;
-pub(crate) use event::Event;
+pub(crate) use event::{Event, EventPool};
 #[cfg(test)]
 pub(crate) use memory::kept_or_not;
 pub(crate) use pinned::PinnedArena;

@@ -180,8 +180,15 @@ impl Drop for PinnedArena {
         if !self.device.is_ours() {
             return;
         }
-        if let Ok(_current) = self.device.enter() {
-            self.unregister(std::mem::take(&mut lock(&self.segments).list).into_iter());
+        let segments = std::mem::take(&mut lock(&self.segments).list);
+        match self.device.enter() {
+            Ok(_current) => self.unregister(segments.into_iter()),
+            // It stays registered, and so it stays mapped: what would be mapped there next could not be registered.
+            Err(error) if segments.iter().any(|segment| segment.is_pinned) => {
+                tracing::warn!("pinned memory is kept for good, since it cannot be unregistered: {error}");
+                std::mem::forget(self.arena.clone());
+            }
+            Err(_) => {}
         }
     }
 }

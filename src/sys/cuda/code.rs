@@ -22,6 +22,12 @@ impl CudaCode {
     pub(crate) const NOT_SUPPORTED: c_int = 801;
     pub(crate) const SYSTEM_DRIVER_MISMATCH: c_int = 803;
 
+    /// Whether a code says that a stream is captured into a graph (`CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` and those that
+    /// follow), and nothing about the device.
+    pub(crate) fn is_of_capture(code: c_int) -> bool {
+        (900..=907).contains(&code)
+    }
+
     /// What to do about it, in a few words.
     pub fn fix(&self) -> &'static str {
         match self.code {
@@ -32,6 +38,7 @@ impl CudaCode {
             Self::STUB_LIBRARY => "take the toolkit's `stubs` folder off LD_LIBRARY_PATH",
             Self::NO_DEVICE => "check CUDA_VISIBLE_DEVICES and that the GPU is passed into this container",
             Self::SYSTEM_DRIVER_MISMATCH => "reboot, or load the kernel module that belongs to the installed driver",
+            code if Self::is_of_capture(code) => "do it before the stream is captured into a graph, or after",
             _ => "see `nvidia-smi` and the kernel log",
         }
     }

@@ -111,6 +111,7 @@ table! {
     fn error_name = "cuGetErrorName"(c_int, *mut *const c_char);
     optional {
         fn exchange_capture_mode = "cuThreadExchangeStreamCaptureMode"(*mut c_uint);
+        fn stream_is_capturing = "cuStreamIsCapturing"(Stream, *mut c_int);
         // From CUDA 13 on; the function of the same name without `_v2`, of CUDA 12.8, takes one argument more.
         fn copy_batch = "cuMemcpyBatchAsync_v2"(
             *mut DevicePtr, *mut DevicePtr, *mut usize, usize, *mut CopyAttributes, *mut usize, usize, Stream
@@ -122,15 +123,32 @@ table! {
 }
 
 impl CudaLibrary {
-    /// Keeps this thread, one of our own, out of other threads' stream captures: while one of the mode `GLOBAL` is under
-    /// way, asking for an event from any thread would fail, and break the capture.
-    pub(crate) fn leave_captures(&self) {
+    /// Keeps this thread out of stream captures: while one of the mode `GLOBAL` is under way on any thread, or one of another mode
+    /// than `RELAXED` on this, querying an event or allocating memory would fail and invalidate the capture. Gives the mode
+    /// that the thread had, to be [set again](Self::set_capture_mode) on a thread that is not ours.
+    pub(crate) fn leave_captures(&self) -> Option<c_uint> {
         /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
         const RELAXED: c_uint = 2;
-        let Some(exchange) = self.exchange_capture_mode else { return };
-        let mut mode = RELAXED;
+        self.set_capture_mode(RELAXED)
+    }
+
+    /// Gives the mode that the thread had; `None` where the driver knows no captures.
+    pub(crate) fn set_capture_mode(&self, mut mode: c_uint) -> Option<c_uint> {
         // SAFETY: the driver reads one number and writes the one that was before. Refused, all is as it was.
-        let _ = unsafe { exchange(&mut mode) };
+        let code = unsafe { self.exchange_capture_mode?(&mut mode) };
+        (code == 0).then_some(mode)
+    }
+
+    /// Whether a stream is being captured into a graph: what is given to it runs when the graph is launched, and not before. A
+    /// stream that cannot be asked counts as captured.
+    pub(crate) fn is_capturing(&self, stream: Stream) -> bool {
+        /// `CU_STREAM_CAPTURE_STATUS_NONE`.
+        const NONE: c_int = 0;
+        let Some(is_capturing) = self.stream_is_capturing else { return false };
+        let mut status = NONE;
+        // SAFETY: the driver writes one number; the caller's stream is alive.
+        let code = unsafe { is_capturing(stream, &mut status) };
+        status != NONE || CudaCode::is_of_capture(code)
     }
 
     /// A code as a result.

@@ -2,7 +2,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::table::{self, find};
-use super::{Kind, submit};
+use super::{Kind, capture, submit};
 use crate::call::{Answer, HOST_FUNCTION, call, put};
 use crate::{codes, context, event};
 
@@ -38,6 +38,7 @@ extern "C" fn cuStreamDestroy_v2(stream: usize) -> i32 {
 extern "C" fn cuStreamSynchronize(stream: usize) -> i32 {
     call("cuStreamSynchronize", || {
         let stream = find(stream)?;
+        capture::refuse_captured(stream.id)?;
         stream.wait_for(stream.pushed());
         context::health(stream.device)
     })
@@ -48,6 +49,7 @@ extern "C" fn cuStreamQuery(stream: usize) -> i32 {
     call("cuStreamQuery", || {
         let stream = find(stream)?;
         context::health(stream.device)?;
+        capture::refuse_captured(stream.id)?;
         if stream.is_idle() { Ok(()) } else { Err(codes::NOT_READY) }
     })
 }
@@ -98,13 +100,4 @@ extern "C" fn cuStreamGetPriority(stream: usize, priority: *mut c_int) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamGetId(stream: usize, id: *mut u64) -> i32 {
     call("cuStreamGetId", || put(id, find(stream)?.id as u64))
-}
-
-/// cudarc asks before it frees; nothing is ever captured here.
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamIsCapturing(stream: usize, status: *mut c_int) -> i32 {
-    call("cuStreamIsCapturing", || {
-        find(stream)?;
-        put(status, 0)
-    })
 }

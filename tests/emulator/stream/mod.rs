@@ -1,5 +1,6 @@
 //! Streams: threads that run what was queued, in order and late.
 mod calls;
+pub mod capture;
 mod table;
 mod worker;
 
@@ -67,6 +68,9 @@ pub enum Kind {
 impl Stream {
     /// Queues something, and gives its number in the stream.
     pub fn push(&self, what: &'static str, kind: Kind, run: Op) -> u64 {
+        if capture::takes(self.id) {
+            return self.pushed();
+        }
         if kind == Kind::Work {
             IN_FLIGHT.fetch_add(1, Ordering::AcqRel);
         }

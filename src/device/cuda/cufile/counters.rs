@@ -38,62 +38,71 @@ impl Counters {
     }
 }
 
-/// Whether cuFile counts.
-#[derive(Debug, Default)]
-pub(super) enum Counting {
-    #[default]
-    NotAsked,
-    Refused,
-    On {
-        #[cfg_attr(not(test), allow(dead_code, reason = "as for `CuFile::level_before`"))]
-        level_before: i32,
-        vectored: bool,
-    },
-}
-
 /// Which of cuFile's levels has the counts per way.
 const LEVEL: i32 = 3;
 /// A byte that no count is made of, to see what the library writes.
 const FILL: u8 = 0xa5;
 
+/// Whether cuFile counts, and for how many it was made to.
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    users: usize,
+    on: Option<On>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct On {
+    /// The level that the process had set.
+    level_before: i32,
+    vectored: bool,
+}
+
 impl Counting {
-    /// Makes cuFile count, the first time, and gives what it has counted.
-    pub(super) fn count(&mut self, stats: &StatsCalls) -> Option<Counters> {
-        if matches!(self, Self::NotAsked) {
-            *self = start(stats).unwrap_or(Self::Refused);
-        }
-        match *self {
-            Self::On { vectored: true, .. } => read::<Level1Vectored>(stats),
-            Self::On { vectored: false, .. } => read::<Level1>(stats),
-            _ => None,
+    /// Makes cuFile count until as many have [left](Self::leave).
+    pub(super) fn enter(&mut self, stats: &StatsCalls) {
+        self.users += 1;
+        if self.users == 1 {
+            self.on = start(stats);
         }
     }
 
-    #[cfg_attr(not(test), allow(dead_code, reason = "as for `CuFile::level_before`"))]
-    pub(super) fn level_before(&self) -> Option<i32> {
-        match self {
-            Self::On { level_before, .. } => Some(*level_before),
-            _ => None,
+    /// Sets the level back to what it was, unless somebody has changed it meanwhile.
+    pub(super) fn leave(&mut self, stats: &StatsCalls) {
+        self.users -= 1;
+        let Some(on) = self.on.take_if(|_| self.users == 0) else { return };
+        if on.level_before < LEVEL && level(stats) == Some(LEVEL) {
+            // SAFETY: it takes a number and nothing else.
+            let status = unsafe { (stats.set_level)(on.level_before) };
+            if status.err != 0 {
+                tracing::warn!("cuFile: the level of its statistics stays {LEVEL}, and was {}", on.level_before);
+            }
         }
+    }
+
+    /// What cuFile has counted, where it counts.
+    pub(super) fn now(&self, stats: &StatsCalls) -> Option<Counters> {
+        if self.on?.vectored { read::<Level1Vectored>(stats) } else { read::<Level1>(stats) }
     }
 }
 
-fn start(stats: &StatsCalls) -> Option<Counting> {
-    let mut level_before = 0;
+fn level(stats: &StatsCalls) -> Option<i32> {
+    let mut level = 0;
     // SAFETY: cuFile writes one number.
-    if unsafe { (stats.level)(&mut level_before) }.err != 0 {
-        return None;
-    }
+    (unsafe { (stats.level)(&mut level) }.err == 0).then_some(level)
+}
+
+fn start(stats: &StatsCalls) -> Option<On> {
+    let level_before = level(stats)?;
     if level_before < LEVEL {
         // SAFETY: it takes a number and nothing else.
         if unsafe { (stats.set_level)(LEVEL) }.err != 0 {
             return None;
         }
-        tracing::debug!("cuFile: the level of its statistics was {level_before} and is {LEVEL} from here on");
+        tracing::debug!("cuFile: the level of its statistics was {level_before} and is {LEVEL} while it is read with");
     }
     // SAFETY: it takes nothing. What already counts may refuse to start again, which is as good.
     let _ = unsafe { (stats.start)() };
-    Some(Counting::On { level_before, vectored: is_vectored(stats)? })
+    Some(On { level_before, vectored: is_vectored(stats)? })
 }
 
 /// Whether the library's structures are those of CUDA 13.4, which are longer in their middle. No version says so:

@@ -15,8 +15,8 @@ use crate::sys::cufile::{self, Calls, CuFileCode, feature};
 /// cuFile, opened: once per process, whatever the number of devices.
 ///
 /// It is never closed. Others of this process may use it; the order in which libraries are torn down when a process
-/// exits is nobody's to know; and cuFile closes itself then. Nor is any of its settings changed: the whole process
-/// shares them.
+/// exits is nobody's to know; and cuFile closes itself then. The whole process shares its settings: of them only the
+/// level of its statistics is changed, and that only while somebody [counts](CuFile::count).
 #[derive(Debug)]
 pub(crate) struct CuFile {
     pub(super) calls: &'static Calls,
@@ -83,19 +83,12 @@ impl CuFile {
         self.version
     }
 
-    /// What cuFile itself has counted in this process. The first call makes it count, where it does not yet: take one
-    /// before the reads and one after them. `None` where the library keeps no counts (before CUDA 13.0), or refuses.
-    pub(crate) fn counters(&self) -> Option<Counters> {
-        self.check_process().ok()?;
-        let stats = self.calls.stats.as_ref()?;
-        lock(&self.counting).count(stats)
-    }
-
-    /// The level of statistics that the process had set before the first call of [`counters`](Self::counters); the
-    /// level was raised to 3 if it was lower.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the log has it; tests ask for it"))]
-    pub(crate) fn level_before(&self) -> Option<i32> {
-        lock(&self.counting).level_before()
+    /// Has cuFile count until what is returned is dropped. The level of its statistics is raised to 3 meanwhile if it is lower.
+    pub(crate) fn count(self: &Arc<Self>) -> Count {
+        if let Some(stats) = self.calls.stats.as_ref().filter(|_| self.is_ours()) {
+            lock(&self.counting).enter(stats);
+        }
+        Count(Arc::clone(self))
     }
 
     /// Refuses in a process that was forked from the one that opened cuFile.
@@ -105,6 +98,27 @@ impl CuFile {
 
     pub(super) fn is_ours(&self) -> bool {
         self.owner.is_here()
+    }
+}
+
+/// While this lives, cuFile counts.
+#[derive(Debug)]
+pub(crate) struct Count(Arc<CuFile>);
+
+impl Count {
+    /// What cuFile itself has counted in this process: take it before the reads and after them. `None` where the library keeps no
+    /// counts (before CUDA 13.0), or refuses.
+    pub(crate) fn now(&self) -> Option<Counters> {
+        self.0.check_process().ok()?;
+        lock(&self.0.counting).now(self.0.calls.stats.as_ref()?)
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        if let Some(stats) = self.0.calls.stats.as_ref().filter(|_| self.0.is_ours()) {
+            lock(&self.0.counting).leave(stats);
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) use form::Form;
 pub(crate) use handle::Handle;
 pub use job::Landed;
 pub(crate) use job::{Job, Waiter};
-pub(crate) use library::CuFile;
+pub(crate) use library::{Count, CuFile};
 pub(crate) use pool::Pool;
 pub use properties::Properties;
 pub(crate) use registration::Registration;

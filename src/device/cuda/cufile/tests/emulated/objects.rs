@@ -226,7 +226,7 @@ fn forks_in_child() {
                     Err(CuFileError::Forked)
                 )
                 && matches!(Pool::new(&rig.cufile, &rig.context, 1), Err(CuFileError::Forked))
-                && rig.cufile.counters().is_none()
+                && rig.cufile.count().now().is_none()
         };
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(refused)).unwrap_or(false);
         let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop((forms, memory, handle)))).is_ok();
@@ -253,7 +253,7 @@ fn lacks_in_child() {
     assert!(error.contains("no batch reads"), "{error}");
     let error = Stream::new(&rig.cufile, &rig.context).unwrap_err().to_string();
     assert!(error.contains("no stream reads"), "{error}");
-    assert_eq!(rig.cufile.counters(), None);
+    assert_eq!(rig.cufile.count().now(), None);
     rig.end();
 }
 

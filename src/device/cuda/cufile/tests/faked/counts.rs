@@ -8,8 +8,9 @@ use super::world::{cufile, turn, with};
 use crate::sys::cufile::{Calls, Level1, Level1Vectored, Level3, Roomy, StatsCalls, Status};
 
 unsafe extern "C" fn level(level: *mut c_int) -> Status {
+    let set = with(|world| world.log.iter().rev().find_map(|call| call.strip_prefix("level ")?.parse::<c_int>().ok()));
     // SAFETY: the caller gives room for one.
-    unsafe { level.write(with(|world| world.count("level 3") as c_int * 2 + 1)) };
+    unsafe { level.write(set.unwrap_or(1)) };
     WELL
 }
 
@@ -48,14 +49,14 @@ fn library<L: Copy>() -> Calls {
 }
 
 #[test]
-fn both_generations_are_read_right_and_the_level_is_raised_once() {
+fn both_generations_are_read_right_and_the_level_is_raised_while_somebody_counts() {
     let _turn = turn();
     for calls in [library::<Level1>(), library::<Level1Vectored>()] {
         with(|world| world.log.clear());
         let cufile = cufile(calls);
-        assert_eq!(cufile.level_before(), None);
-        for _ in 0..2 {
-            let counted = cufile.counters().unwrap();
+        let counts = [cufile.count(), cufile.count()];
+        for count in &counts {
+            let counted = count.now().unwrap();
             let expected = Counters {
                 bytes: 120 * 4096,
                 reads_p2p: 120,
@@ -67,8 +68,16 @@ fn both_generations_are_read_right_and_the_level_is_raised_once() {
             assert_eq!(counted, expected);
             assert_eq!(counted.all_direct(), Some(false));
         }
-        assert_eq!(cufile.level_before(), Some(1));
+        let [first, second] = counts;
         with(|world| assert_eq!((world.count("level 3"), world.count("start")), (1, 1)));
+        drop(first);
+        assert!(second.now().is_some());
+        with(|world| assert_eq!(world.count("level 1"), 0));
+        // With the last one it is what the process had set.
+        drop(second);
+        with(|world| assert_eq!(world.count("level 1"), 1));
+        drop(cufile.count());
+        with(|world| assert_eq!((world.count("level 3"), world.count("level 1")), (2, 2)));
     }
 }
 
@@ -77,8 +86,7 @@ fn a_level_that_is_high_enough_is_left_alone() {
     let _turn = turn();
     with(|world| world.log.push("level 3".into()));
     let cufile = cufile(library::<Level1>());
-    assert!(cufile.counters().is_some());
-    assert_eq!(cufile.level_before(), Some(3));
+    assert!(cufile.count().now().is_some());
     with(|world| assert_eq!(world.count("level 3"), 1));
 }
 
@@ -100,7 +108,7 @@ fn nonsense_and_nothing_are_none() {
         Some(StatsCalls { level_3: refuse, ..stats.clone() }),
         Some(StatsCalls { level_1: refuse, ..stats }),
     ] {
-        assert_eq!(cufile(Calls { stats, ..calls() }).counters(), None);
+        assert_eq!(cufile(Calls { stats, ..calls() }).count().now(), None);
     }
     assert_eq!(Counters::default().all_direct(), None);
 }

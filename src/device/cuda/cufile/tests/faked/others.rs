@@ -51,7 +51,7 @@ fn memory_is_deregistered_before_its_owner_is_let_go_and_the_caller_s_context_st
 fn a_library_that_lacks_newer_functions_reads_with_the_pool() {
     let _turn = turn();
     let cufile = cufile(Calls { batch: None, stream: None, ..calls() });
-    assert_eq!((cufile.version(), cufile.counters(), cufile.properties().max_batch), (None, None, 0));
+    assert_eq!((cufile.version(), cufile.count().now(), cufile.properties().max_batch), (None, None, 0));
     let batch = Batch::new(&cufile, &context()).unwrap_err();
     assert!(matches!(batch, CuFileError::Lacks(Group::Batch)), "{batch}");
     let stream = Stream::new(&cufile, &context()).unwrap_err();
