@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -26,21 +27,29 @@ struct Change {
     make: fn(&Path),
     /// False where the bytes that were opened can still be had, so that delivering them is right too.
     must_fail: bool,
+    /// Only the ctime tells of it.
+    needs_ctime: bool,
 }
 
 const CHANGES: &[Change] = &[
-    Change { name: "truncated to half", make: |path| set_len(path, LEN / 2), must_fail: true },
-    Change { name: "truncated to nothing", make: |path| set_len(path, 0), must_fail: true },
-    Change { name: "truncated by one byte", make: |path| set_len(path, LEN - 1), must_fail: true },
-    Change { name: "grown", make: grow, must_fail: true },
-    Change { name: "replaced by rename", make: replace, must_fail: true },
-    Change { name: "rewritten, times restored", make: |path| restoring_mtime(path, rewrite), must_fail: true },
+    Change { name: "truncated to half", make: |path| set_len(path, LEN / 2), must_fail: true, needs_ctime: false },
+    Change { name: "truncated to nothing", make: |path| set_len(path, 0), must_fail: true, needs_ctime: false },
+    Change { name: "truncated by one byte", make: |path| set_len(path, LEN - 1), must_fail: true, needs_ctime: false },
+    Change { name: "grown", make: grow, must_fail: true, needs_ctime: false },
+    Change { name: "replaced by rename", make: replace, must_fail: true, needs_ctime: false },
+    Change {
+        name: "rewritten, times restored",
+        make: |path| restoring_mtime(path, rewrite),
+        must_fail: true,
+        needs_ctime: true,
+    },
     Change {
         name: "emptied and refilled with zeros, times restored",
         make: |path| restoring_mtime(path, zero),
         must_fail: true,
+        needs_ctime: true,
     },
-    Change { name: "removed", make: |path| fs::remove_file(path).unwrap(), must_fail: false },
+    Change { name: "removed", make: |path| fs::remove_file(path).unwrap(), must_fail: false, needs_ctime: false },
 ];
 
 #[test]
@@ -51,7 +60,7 @@ fn between_open_and_read() {
             let path = dir.path().join("shard");
             data::write_dense(&path, SEED, LEN).unwrap();
             guarded(change.name, move || {
-                let reader = row.reader();
+                let reader = row.builder().strict_ctime(change.needs_ctime).build().unwrap();
                 let what = format!("{row}, {}", change.name);
                 let file = reader.open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
                 thread::sleep(TICK);
@@ -65,6 +74,45 @@ fn between_open_and_read() {
                 judge(&what, &path, 8, read(&reader, &Extent::new(&file, 8, 0)).map(|_| Vec::new()));
                 reads_anew(&what, &reader, &path);
             });
+        }
+    }
+}
+
+/// What changes the ctime and no byte: a training reads on. A strict reader does not.
+#[test]
+fn another_mode_owner_or_link_is_no_other_file_unless_that_is_asked_for() {
+    type Make = fn(&Path);
+    let changes: [(&str, Make); 4] = [
+        ("chmod", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap()),
+        ("hard link", |path| fs::hard_link(path, path.with_extension("backup")).unwrap()),
+        ("chown", |path| std::os::unix::fs::chown(path, None, Some(fs::metadata(path).unwrap().gid())).unwrap()),
+        ("renamed and back", |path| {
+            fs::rename(path, path.with_extension("away")).unwrap();
+            fs::rename(path.with_extension("away"), path).unwrap();
+        }),
+    ];
+    for row in reader::rows() {
+        for (name, make) in changes {
+            for strict in [false, true] {
+                let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+                let path = dir.path().join("shard");
+                data::write_dense(&path, SEED, LEN).unwrap();
+                let dataset = forebay::dataset::DataFile::new(&path).unwrap();
+                let reader = row.builder().strict_ctime(strict).build().unwrap();
+                let file = reader.open(&path).unwrap();
+                thread::sleep(TICK);
+                make(&path);
+                let what = format!("{row}, {name}, strict: {strict}");
+                let change = file.change().unwrap();
+                assert!(matches!(change, None | Some(forebay::Change::Status)), "{what}: {change:?}");
+                let result = read(&reader, &Extent::new(&file, 0, LEN));
+                // A file system may keep the ctime, as of a chown to the same owner.
+                assert_eq!(result.is_err(), strict && change.is_some(), "{what}: {:?}", result.err());
+                judge(&what, &path, 0, result);
+                // Opened anew, as a dataset's file is when its loader comes to it.
+                let opened = reader.open(&path).unwrap();
+                assert_eq!(dataset.check(&opened).is_err(), strict && change.is_some(), "{what}");
+            }
         }
     }
 }
@@ -84,7 +132,7 @@ fn during_a_read() {
                 let delay = Duration::from_micros(rng.below(3000));
                 let what = format!("{row}, {} after {delay:?}", change.name);
                 let ok = guarded(change.name, move || {
-                    let reader = row.reader();
+                    let reader = row.builder().strict_ctime(change.needs_ctime).build().unwrap();
                     let file = reader.open(&path).unwrap();
                     thread::sleep(TICK);
                     let changer = thread::spawn({

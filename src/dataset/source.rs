@@ -12,7 +12,7 @@ use nix::unistd::{Whence, lseek};
 use super::error::{DatasetError, DatasetFault};
 use crate::error::Error;
 use crate::route::Carrier;
-use crate::storage::{File, Identity, open_plain};
+use crate::storage::{Change, File, Identity, open_plain};
 
 /// A file of a dataset: its path, and who it was when the dataset was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl DataFile {
     /// # Errors
     /// [`DatasetFault::Changed`].
     pub fn check(&self, opened: &File) -> Result<(), DatasetError> {
-        match self.identity.change_to(&opened.inner.identity) {
+        match opened.inner.unless_tolerated(self.identity.change_to(&opened.inner.identity)) {
             Some(change) => Err(DatasetError::new(&*self.path, None, DatasetFault::Changed(change))),
             None => Ok(()),
         }
@@ -95,9 +95,9 @@ impl Source {
         self.file.len
     }
 
-    /// Sees that this is `file`, as it was.
+    /// Sees that this is `file`, as it was; what may have another mode, owner or number of links.
     pub(crate) fn check_is(&self, file: &DataFile) -> Result<(), DatasetError> {
-        match file.identity.change_to(&self.file.identity) {
+        match file.identity.change_to(&self.file.identity).filter(|change| *change != Change::Status) {
             Some(change) => Err(DatasetError::new(file.path(), None, DatasetFault::Changed(change))),
             None => Ok(()),
         }

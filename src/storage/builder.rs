@@ -30,6 +30,7 @@ pub struct ReaderBuilder {
     /// Bytes of the arena that are touched, and registered, before the first read.
     touched: u64,
     latencies: bool,
+    strict_ctime: bool,
     #[cfg(test)]
     pub(crate) faults: Option<Arc<super::engine::faults::Faults>>,
 }
@@ -49,6 +50,7 @@ impl Default for ReaderBuilder {
             filled_once: false,
             touched: 0,
             latencies: false,
+            strict_ctime: false,
             #[cfg(test)]
             faults: None,
         }
@@ -136,6 +138,14 @@ impl ReaderBuilder {
         self
     }
 
+    /// Whether a file whose ctime alone has changed since it was opened counts as another. By default its device, inode, size and
+    /// mtime decide, and a change of the ctime is one warning for each file: `chmod`, `chown` and backups that make hard links
+    /// change it, and would end a training. Strict finds content that was written and whose mtime was then set back, too.
+    pub fn strict_ctime(mut self, strict: bool) -> Self {
+        self.strict_ctime = strict;
+        self
+    }
+
     /// Counts how long reads take: [`Reader::latencies`].
     pub fn latencies(mut self, latencies: bool) -> Self {
         self.latencies = latencies;
@@ -195,7 +205,7 @@ impl ReaderBuilder {
         Ok(Reader::new(Core {
             arena,
             settings: PlanSettings { mode: self.mode, chunk: self.chunk, gap: self.gap },
-            cache: DescriptorCache::new(),
+            cache: DescriptorCache::new(self.strict_ctime),
             counters: Arc::new(if self.latencies { Counters::with_latencies() } else { Counters::default() }),
             kind: if features.is_some() { EngineKind::Uring } else { EngineKind::Pread },
             engine,

@@ -135,6 +135,7 @@ pub(crate) struct DescriptorCache {
     /// Pairs that may be open at once.
     room: usize,
     limit: u64,
+    strict_ctime: bool,
     counter: Arc<Counter>,
     /// Files with a pair, in the order they are looked at for closing.
     kept: Mutex<std::collections::VecDeque<Weak<Inner>>>,
@@ -142,14 +143,19 @@ pub(crate) struct DescriptorCache {
 
 impl DescriptorCache {
     /// A cache that leaves the rest of the process most of the descriptors it may have.
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(strict_ctime: bool) -> Arc<Self> {
         const MOST: u64 = 4096;
         let limit = limits::raise_open_files();
         // A pair is two descriptors, and one more where cuFile has it: a third of the limit, half with cuFile, and at
         // least two pairs where the limit is tiny.
         let room = (limit / 6).clamp(2, MOST) as usize;
         let counter = Counter { open: Mutex::default(), freed: Condvar::new(), owner: Owner::this() };
-        Arc::new(Self { room, limit, counter: Arc::new(counter), kept: Mutex::default() })
+        Arc::new(Self { room, limit, strict_ctime, counter: Arc::new(counter), kept: Mutex::default() })
+    }
+
+    /// Whether a change of a file's ctime alone is an error.
+    pub(crate) fn strict_ctime(&self) -> bool {
+        self.strict_ctime
     }
 
     /// Pairs that may be open at once.
@@ -171,7 +177,7 @@ impl DescriptorCache {
             return Ok(Some(Arc::clone(pair)));
         }
         let Some((pair, stat, kind)) = self.try_open(&file.lookup)? else { return Ok(None) };
-        if let Some(change) = file.identity.change_to(&Identity::new(&stat, kind)) {
+        if let Some(change) = file.unless_tolerated(file.identity.change_to(&Identity::new(&stat, kind))) {
             return Err(PairError::Changed(change));
         }
         self.keep(file, &pair);

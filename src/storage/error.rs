@@ -192,8 +192,12 @@ pub enum Change {
     Replaced,
     /// The path leads nowhere.
     Removed,
-    /// Same file, same size, but it (or its name or permissions) was changed since.
+    /// Same file, same size, but another mtime: its content was written to.
     Touched,
+    /// Same file, size and mtime, but another ctime: its mode, owner, name or number of links was changed, as by `chmod` or a
+    /// backup that makes hard links; or its content, by somebody who set the mtime back. By default that is a warning, and an
+    /// error with [`strict_ctime`](crate::ReaderBuilder::strict_ctime).
+    Status,
 }
 
 impl fmt::Display for Change {
@@ -204,6 +208,7 @@ impl fmt::Display for Change {
             Self::Replaced => f.write_str("the path leads to another file than the one that was opened"),
             Self::Removed => f.write_str("the file was removed since it was opened"),
             Self::Touched => f.write_str("the file was changed since it was opened"),
+            Self::Status => f.write_str("the file's mode, owner, name or links were changed since it was opened"),
         }
     }
 }

@@ -63,6 +63,9 @@ pub(crate) struct Inner {
     /// Set where a direct read was refused after all.
     degraded: OnceLock<NoDirect>,
     pub(crate) proof: Proof,
+    /// A change of the ctime alone is an error.
+    strict_ctime: bool,
+    has_said_status: AtomicBool,
     /// Set where a polled ring cannot read this file.
     pub(crate) unpolled: AtomicBool,
     pub(crate) pair: Mutex<Option<Arc<Descriptors>>>,
@@ -88,6 +91,8 @@ impl File {
             direct: alignment(&pair, stat.direct, system),
             degraded: OnceLock::new(),
             proof: Proof::default(),
+            strict_ctime: cache.strict_ctime(),
+            has_said_status: AtomicBool::new(false),
             unpolled: AtomicBool::new(false),
             pair: Mutex::default(),
             used: AtomicBool::new(true),
@@ -150,6 +155,11 @@ impl File {
         self.inner.identity.change_at(&self.inner.lookup, self.inner.kind)
     }
 
+    /// The same, where it makes another file of it: the content may be another.
+    pub(crate) fn content_change(&self) -> std::io::Result<Option<Change>> {
+        Ok(self.inner.unless_tolerated(self.change()?))
+    }
+
     /// Gives up direct reads of this file, where others may be made.
     pub(crate) fn read_buffered(&self, reason: NoDirect) {
         let _ = self.inner.degraded.set(reason);
@@ -160,6 +170,23 @@ impl File {
         if self.inner.degraded.set(reason.clone()).is_ok() {
             tracing::warn!("{}: read through the page cache from here on, since {reason}", self.path().display());
         }
+    }
+}
+
+impl Inner {
+    /// A change, unless it is one of the ctime alone, and the reader is not strict about that: then one warning says so.
+    pub(crate) fn unless_tolerated(&self, change: Option<Change>) -> Option<Change> {
+        if self.strict_ctime || change != Some(Change::Status) {
+            return change;
+        }
+        if !self.has_said_status.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "{}: {}; it is read on, since its size and mtime are the same (strict_ctime makes this an error)",
+                self.path.display(),
+                Change::Status
+            );
+        }
+        None
     }
 }
 

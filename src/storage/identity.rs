@@ -13,7 +13,15 @@ pub(crate) struct Identity {
     inode: u64,
     size: u64,
     /// Nothing for a block device, whose node's times say nothing of its content.
-    times: Option<[(i64, u32); 2]>,
+    times: Option<Times>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    /// When its content was written to, unless somebody has set it.
+    modified: (i64, u32),
+    /// When its content, mode, owner, name or number of links was changed.
+    changed: (i64, u32),
 }
 
 impl Identity {
@@ -23,7 +31,7 @@ impl Identity {
                 device: stat.device,
                 inode: stat.inode,
                 size: stat.size,
-                times: Some([stat.modified, stat.changed]),
+                times: Some(Times { modified: stat.modified, changed: stat.changed }),
             },
             FileKind::BlockDevice => Self { device: stat.special, inode: 0, size: 0, times: None },
         }
@@ -36,7 +44,7 @@ impl Identity {
 
     /// When the content was written to; nothing of a block device.
     pub(crate) fn modified(&self) -> Option<(i64, u32)> {
-        self.times.map(|[modified, _]| modified)
+        self.times.map(|times| times.modified)
     }
 
     /// What is different about the file that `path` leads to now.
@@ -63,8 +71,10 @@ impl Identity {
             Some(Change::Shrank { from, to })
         } else if to > from {
             Some(Change::Grew { from, to })
-        } else if self.times != now.times {
+        } else if self.modified() != now.modified() {
             Some(Change::Touched)
+        } else if self.times != now.times {
+            Some(Change::Status)
         } else {
             None
         }

@@ -331,7 +331,7 @@ fn dealt(mut parts: Vec<Part>, lanes: usize) -> Vec<(usize, Vec<Part>)> {
 }
 
 pub(crate) fn unchanged((file, offset): &(File, u64)) -> Result<(), ReadError> {
-    let fault = match file.change() {
+    let fault = match file.content_change() {
         Ok(None) => return Ok(()),
         Ok(Some(change)) => ReadFault::Changed(change),
         Err(error) => ReadFault::Io { error },
@@ -345,7 +345,7 @@ pub(crate) fn explained(failure: ReadError, files: &[(File, u64)]) -> ReadError 
         .iter()
         .find(|(file, _)| file.path() == failure.path)
         .filter(|_| matches!(failure.fault, ReadFault::Ends { .. } | ReadFault::Io { .. }))
-        .and_then(|(file, _)| file.change().ok().flatten());
+        .and_then(|(file, _)| file.content_change().ok().flatten());
     match changed {
         Some(change) => ReadError { fault: ReadFault::Changed(change), ..failure },
         None => failure,

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use forebay::{EngineChoice, Extent, File, Mode, Reader};
+use forebay::{EngineChoice, Extent, File, Mode, Reader, ReaderBuilder};
 
 use super::Skip;
 
@@ -24,9 +24,13 @@ impl fmt::Display for Row {
 }
 
 impl Row {
-    pub fn reader(&self) -> Reader {
+    pub fn builder(&self) -> ReaderBuilder {
         let builder = Reader::builder().engine(self.engine).mode(self.mode);
-        let built = builder.chunk(CHUNK).budget(BUDGET).depth(16).build();
+        builder.chunk(CHUNK).budget(BUDGET).depth(16)
+    }
+
+    pub fn reader(&self) -> Reader {
+        let built = self.builder().build();
         built.unwrap_or_else(|e| panic!("{self}: {e}"))
     }
 }

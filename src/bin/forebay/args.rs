@@ -321,6 +321,10 @@ pub struct Common {
     /// For `cat`, `load`, `pack` and `read`
     #[arg(long, global = true, help_heading = heading::READING, display_order = 104)]
     pub tuned: bool,
+    /// A file whose ctime alone has changed since it was opened is an error, where chmod, chown or a new hard link is one
+    /// warning otherwise. For `cat`, `load`, `pack` and `read`
+    #[arg(long, global = true, help_heading = heading::READING, display_order = 104)]
+    pub strict_ctime: bool,
     /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr
     #[arg(long, global = true, help_heading = heading::OUTPUT, display_order = 105)]
     pub json: bool,

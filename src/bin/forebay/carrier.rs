@@ -24,6 +24,7 @@ pub fn reader(common: &Common, device: &forebay::Device, path: Option<&Path>) ->
         Some(path) => tuned(reader, path, device).map_err(Failure::of)?,
         None => reader,
     };
+    let reader = reader.strict_ctime(common.strict_ctime);
     Ok(match common.engine {
         Engine::Auto => reader,
         asked => reader.engine(engine(asked)),
