@@ -152,7 +152,7 @@ fn no_lock_of_the_parents_holds_up_a_child() {
                     let read = reader.read(&[Extent::new(&file, 0, 4096)]);
                     let (other, slot) = (reader.clone(), reader.arena().try_loan(4096).unwrap());
                     let opened = reader.open(&sample.path).unwrap();
-                    let status = child(|| {
+                    child(|| {
                         assert!(read.wait().is_err());
                         drop((pieces, slot, other, opened));
                         // The last handles of all.
@@ -161,8 +161,7 @@ fn no_lock_of_the_parents_holds_up_a_child() {
                             std::ptr::drop_in_place(std::ptr::from_ref(&file).cast_mut());
                             std::ptr::drop_in_place(std::ptr::from_ref(&reader).cast_mut());
                         }
-                    });
-                    status
+                    })
                 })
                 .filter(|status| *status != 0)
                 .collect();

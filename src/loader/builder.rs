@@ -12,6 +12,7 @@ use super::batch::Origin;
 use super::course::Settings;
 use super::depth::Depth;
 use super::loader::Loader;
+use super::means::Means;
 use super::missing::Missing;
 use super::pipeline::Pipeline;
 use super::plan::Planner;
@@ -304,8 +305,8 @@ impl LoaderBuilder {
         );
         let work =
             Work { dataset: self.dataset, transform: self.transform, seed: origin.seed, goes_on: self.skips.is_some() };
-        let pipeline =
-            Pipeline::new(planner, carrier, pool, work, settings, account, Arc::clone(&origin), Arc::clone(&shared));
+        let means = Means::new(carrier, pool, work, self.ragged, Arc::clone(&shared));
+        let pipeline = Pipeline::new(planner, means, settings, account, Arc::clone(&origin), Arc::clone(&shared));
         let watchdog = {
             let (shared, patience) = (Arc::clone(&shared), self.patience);
             move || watch(&shared, patience)

@@ -8,7 +8,6 @@ use std::thread;
 use std::time::Instant;
 
 use super::account::{Account, Accounted};
-use super::assemble::Work;
 use super::batch::{Batch, Origin};
 use super::caught;
 use super::course::{Course, Decision, Event, Failed, FaultKind, Remedy, Settings, UnderWay};
@@ -16,11 +15,10 @@ use super::error::{LoaderError, LoaderFault};
 use super::flight::{Flight, Made, Next};
 use super::means::Means;
 use super::plan::{Corrupt, Limits, Planner, Window};
-use super::pool::Pool;
 use super::shared::{Item, Level, Shared, Wake};
 use super::stage::Stage;
 use super::timeline::Timeline;
-use crate::route::{Carrier, CarryError, CarryFault, RouteBytes};
+use crate::route::{CarryError, CarryFault, RouteBytes};
 use crate::sync::unpark_this_thread;
 
 pub(super) struct Pipeline {
@@ -37,15 +35,12 @@ pub(super) struct Pipeline {
 impl Pipeline {
     pub(super) fn new(
         planner: Planner,
-        carrier: Carrier,
-        pool: Pool,
-        work: Work,
+        means: Means,
         settings: Settings,
         account: Account,
         origin: Arc<Origin>,
         shared: Arc<Shared>,
     ) -> Self {
-        let means = Means::new(carrier, pool, work, planner.ragged, Arc::clone(&shared));
         let course = Course::new(settings, shared.at());
         Self { flights: VecDeque::new(), means, planner, course, account, origin, shared }
     }

@@ -1,5 +1,7 @@
 //! What goes into which file: decided before the first is written, from names, types, shapes and places alone.
 
+use std::path::PathBuf;
+
 use super::error::PackError;
 use super::header::{CAP, Header, SOFT_CAP};
 use super::options::PackOptions;
@@ -18,6 +20,11 @@ pub(super) trait Contents {
 
     /// The header of one file.
     fn shard(&self, number: usize, options: &PackOptions) -> Result<Shard, PackError>;
+
+    /// What says which file each tensor is in, where readers need it to find them.
+    fn index(&self, _files: &[PathBuf]) -> Option<String> {
+        None
+    }
 
     /// Where the data of one file is now, in the order in which it is written.
     fn ranges(&self, number: usize, give: Give<'_>) -> Result<(), PackError>;

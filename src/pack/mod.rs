@@ -65,8 +65,9 @@ pub fn pack(dataset: &dyn Dataset, out: &Path, options: &PackOptions) -> Result<
 }
 
 /// Writes tensors of a dataset that share no first dimension, such as those of a checkpoint ([`Dataset::stored`], or some
-/// of them), to safetensors files under the names that they have ([`Layout::Tensors`]). Files, and the rest, as with [`pack`]; of several, each holds tensors that
-/// follow each other in the order given.
+/// of them), to safetensors files under the names that they have ([`Layout::Tensors`]). Files, and the rest, as with [`pack`].
+/// Of several files each holds tensors that follow each other in the order given, and `model.safetensors.index.json` beside them
+/// says which is where, as Hugging Face writes it.
 ///
 /// # Errors
 /// As [`pack`].
@@ -118,7 +119,8 @@ fn write(
         let file = PackedFile { path: path.clone(), samples: shard.samples, tensors: shard.tensors, bytes };
         written.push((done.temporary, file));
     }
-    let files = out.publish(written, options.overwrite)?;
+    let index = contents.index(&finals).map(|text| out.write_index(folder.path(), &text)).transpose()?;
+    let files = out.publish(written, index, options.overwrite)?;
     folder.keep();
     Ok(Packed::new(contents.layout(), files, direct))
 }

@@ -1,7 +1,7 @@
 //! Where the result goes: its names, and how files come to have them.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,12 @@ use nix::libc;
 use super::contents::Contents;
 use super::error::PackError;
 use super::options::{PackOptions, PackedFile};
+use super::writer::MAKER;
 use crate::dataset::{DataFile, shown};
 use crate::temporary::{Temporary, sync_folder};
+
+/// What says which file each tensor of a model is in, by the name that Hugging Face gives it.
+const INDEX: &str = "model.safetensors.index.json";
 
 #[derive(Debug)]
 pub(super) enum Out {
@@ -93,10 +97,24 @@ impl Out {
         Ok(Folder { path, new: Vec::new() })
     }
 
-    /// Gives files, all of them whole, their final names.
+    /// Writes the index of a folder's files, without its final name.
+    pub(super) fn write_index(&self, folder: &Path, text: &str) -> Result<Temporary, PackError> {
+        let write = || {
+            let index = Temporary::create(folder, MAKER)?;
+            index.file().and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                file.sync_all()
+            })?;
+            Ok(index)
+        };
+        write().map_err(|error| PackError::io(&folder.join(INDEX), None, "write it", error))
+    }
+
+    /// Gives files, all of them whole, their final names, and to the index behind them.
     pub(super) fn publish(
         &self,
         written: Vec<(Temporary, PackedFile)>,
+        index: Option<Temporary>,
         overwrite: bool,
     ) -> Result<Vec<PackedFile>, PackError> {
         let mut files: Vec<PackedFile> = Vec::with_capacity(written.len());
@@ -115,15 +133,25 @@ impl Out {
             files.push(file);
         }
         if let Self::Folder(folder) = self {
-            self.remove_others(folder, &files)?;
+            let has_index = index.is_some();
+            if let Some(index) = index {
+                let path = folder.join(INDEX);
+                let answer = if overwrite { index.replace(&path) } else { index.place(&path) };
+                answer.map_err(|error| PackError::io(&path, None, "give the file its name", error))?;
+            }
+            self.remove_others(folder, &files, has_index)?;
         }
         sync(self.folder())?;
         Ok(files)
     }
 
-    /// Shards of an earlier pack that were not replaced.
-    fn remove_others(&self, folder: &Path, files: &[PackedFile]) -> Result<(), PackError> {
+    /// Files of an earlier pack that were not replaced.
+    fn remove_others(&self, folder: &Path, files: &[PackedFile], has_index: bool) -> Result<(), PackError> {
         for path in shards_in(folder)? {
+            let is_index = path.file_name().is_some_and(|name| name == INDEX);
+            if is_index && has_index {
+                continue;
+            }
             if files.binary_search_by(|file| file.path.cmp(&path)).is_err() {
                 fs::remove_file(&path)
                     .map_err(|error| PackError::io(&path, None, "remove this shard of an earlier pack", error))?;
@@ -179,6 +207,10 @@ fn shards_in(folder: &Path) -> Result<Vec<PathBuf>, PackError> {
     let mut found = Vec::new();
     for entry in entries {
         let name = entry.map_err(failed)?.file_name();
+        if name == INDEX {
+            found.push(folder.join(name));
+            continue;
+        }
         let digits = name.as_bytes().strip_prefix(b"shard-").and_then(|name| name.strip_suffix(b".safetensors"));
         if digits.is_some_and(|digits| digits.len() == 6 && digits.iter().all(u8::is_ascii_digit)) {
             found.push(folder.join(name));

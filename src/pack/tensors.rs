@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::contents::{Contents, Give, Limits, Shard, add_bytes, check_bytes};
@@ -79,6 +80,20 @@ impl Contents for Tensors {
             header.add(&tensor.spec.name, &tensor.spec, None, tensor.range.len);
         }
         Shard::new(header, 0)
+    }
+
+    /// As Hugging Face writes it beside a model in several files.
+    fn index(&self, files: &[PathBuf]) -> Option<String> {
+        if files.len() < 2 {
+            return None;
+        }
+        let mut weight_map = serde_json::Map::new();
+        for (tensors, path) in self.shards.iter().zip(files) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            weight_map.extend(tensors.iter().map(|tensor| (tensor.spec.name.to_string(), name.as_ref().into())));
+        }
+        let index = serde_json::json!({ "metadata": { "total_size": self.data }, "weight_map": weight_map });
+        Some(format!("{index:#}\n"))
     }
 
     fn ranges(&self, number: usize, give: Give<'_>) -> Result<(), PackError> {

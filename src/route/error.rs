@@ -57,7 +57,7 @@ pub enum CarryFault {
     /// The device refused, or failed.
     #[error("{0}")]
     Device(#[source] DeviceError),
-    /// The request cannot fit the memory of the device that this carrier may use.
+    /// The request cannot fit the memory, of the host or of the device, that this carrier may use.
     #[error("{0}")]
     Memory(#[source] MemoryError),
     /// An extent was given a place that it cannot have.
@@ -94,7 +94,11 @@ pub enum CarryFault {
 
 impl From<ReadError> for CarryError {
     fn from(ReadError { path, offset, fault }: ReadError) -> Self {
-        Self { path, offset, fault: CarryFault::Read(fault) }
+        let fault = match fault {
+            ReadFault::Memory(error) => CarryFault::Memory(error),
+            fault => CarryFault::Read(fault),
+        };
+        Self { path, offset, fault }
     }
 }
 

@@ -43,6 +43,21 @@ fn saved(home: &Path) -> (PathBuf, Value) {
 }
 
 #[test]
+fn flags_that_would_have_no_effect_are_refused() {
+    let folder = folder();
+    let path = file(folder.path());
+    for (flags, flag) in [
+        (&["--tuned"][..], "--tuned"),
+        (&["--strict-ctime"], "--strict-ctime"),
+        (&["--tune", "--peers=true"], "--peers"),
+    ] {
+        let answer = Answer::of(user(folder.path()).arg("bench").arg(&path).args(short(flags)));
+        let error = answer.error(2);
+        assert!(error.contains(&format!("{flag} has no effect")), "{error}");
+    }
+}
+
+#[test]
 fn what_is_found_is_kept_only_where_that_is_asked_for() {
     let folder = folder();
     let path = file(folder.path());

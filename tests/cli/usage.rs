@@ -163,7 +163,7 @@ pub fn commands() -> Vec<String> {
 #[test]
 fn options_stand_under_headings_and_those_of_the_command_come_first() {
     const ORDER: [&str; 6] = ["Arguments", "Measuring", "Dataset", "Order", "Reading", "Output"];
-    const COMMON: [&str; 7] = ["engine", "route", "device", "budget", "tuned", "json", "help"];
+    const COMMON: [&str; 8] = ["engine", "route", "device", "budget", "tuned", "strict-ctime", "json", "help"];
     let commands = commands();
     assert!(commands.len() >= 8, "{commands:?}");
     for command in commands {

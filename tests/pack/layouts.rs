@@ -205,6 +205,29 @@ fn tensors_keep_their_names_and_foreign_metadata() {
     assert!(packed.files.len() > 3);
     oracle::check(&packed, &out.path().join("cut"));
     assert_eq!(oracle::of_files(&packed), expected);
+    // A reader that knows nothing but the folder finds each tensor by the index.
+    let index = out.path().join("cut/model.safetensors.index.json");
+    let read = Safetensors::open(&[&index]).unwrap();
+    assert_eq!(read.files().len(), packed.files.len());
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
+    let bytes: usize = expected.values().map(|held| held.bytes.len()).sum();
+    assert_eq!(json["metadata"]["total_size"], bytes);
+    for file in &packed.files {
+        let name = file.path.file_name().unwrap().to_str().unwrap();
+        for tensor in oracle::of_file(&file.path).keys() {
+            assert_eq!(json["weight_map"][tensor], name, "{tensor}");
+        }
+    }
+    assert_eq!(json["weight_map"].as_object().unwrap().len(), expected.len());
+    assert!(!out.path().join("all/model.safetensors.index.json").exists());
+    // It goes with the shards that it names.
+    let error = pack_tensors(&made, stored(), &out.path().join("cut"), &PackOptions::new()).unwrap_err();
+    assert!(error.to_string().contains("shard-000000"), "{error}");
+    let to = out.path().join("cut again");
+    pack_tensors(&made, stored(), &to, &PackOptions::new().shard_bytes(9)).unwrap();
+    pack_tensors(&made, stored(), &to, &PackOptions::new().overwrite(true)).unwrap();
+    let left: Vec<_> = std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["shard-000000.safetensors"]);
     // What all files say alike is said of the whole.
     let cut = packed.files.iter().map(|file| file.path.clone());
     let read = Safetensors::open(&cut.collect::<Vec<_>>()).unwrap();

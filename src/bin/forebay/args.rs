@@ -113,12 +113,9 @@ pub struct Bench {
         help_heading = heading::MEASURING
     )]
     pub size: Option<ByteCount>,
-    /// Whether fio, or gdsio to a GPU, does the same in turns, where it is on PATH
-    #[arg(
-        long, default_value_t = true, action = ArgAction::Set, value_name = "true|false",
-        help_heading = heading::MEASURING
-    )]
-    pub peers: bool,
+    /// Whether fio, or gdsio to a GPU, does the same in turns, where it is on PATH; true when not given, but --tune tries no peers
+    #[arg(long, action = ArgAction::Set, value_name = "true|false", help_heading = heading::MEASURING)]
+    pub peers: Option<bool>,
     /// Whether the bytes are looked at, in a pass of its own
     #[arg(
         long, default_value_t = true, action = ArgAction::Set, value_name = "true|false",
@@ -323,13 +320,13 @@ pub struct Common {
     pub tuned: bool,
     /// A file whose ctime alone has changed since it was opened is an error, where chmod, chown or a new hard link is one
     /// warning otherwise. For `cat`, `load`, `pack` and `read`
-    #[arg(long, global = true, help_heading = heading::READING, display_order = 104)]
+    #[arg(long, global = true, help_heading = heading::READING, display_order = 105)]
     pub strict_ctime: bool,
     /// One JSON object per line on stdout instead of text for people; of `cat`, whose bytes go there, on stderr
-    #[arg(long, global = true, help_heading = heading::OUTPUT, display_order = 105)]
+    #[arg(long, global = true, help_heading = heading::OUTPUT, display_order = 106)]
     pub json: bool,
     /// Prints help; with -h the short form
-    #[arg(short, long, global = true, action = ArgAction::Help, help_heading = heading::OUTPUT, display_order = 106)]
+    #[arg(short, long, global = true, action = ArgAction::Help, help_heading = heading::OUTPUT, display_order = 107)]
     pub help: Option<bool>,
 }
 

@@ -53,7 +53,7 @@ pub enum TarIndex {
 /// Samples come in the order in which their keys first do, one archive after the other.
 ///
 /// A sample's [`id`](Dataset::id) is its key, with `\xNN` for bytes that are no text, and with the archive's name and a
-/// slash before it where several archives hold that key: its path where two have one name, and its path and position, as in
+/// slash before it where several archives hold that key, or where it begins as such an id does: its path where two have one name, and its path and position, as in
 /// `a.tar#1`, where one is given twice.
 ///
 /// Archives are ustar, pax, GNU and older ones, not compressed, without sparse members. Archives that were joined (`cat a.tar
@@ -71,6 +71,7 @@ pub struct WebDataset {
     shared: SharedKeys,
     /// What stands before a key that several shards hold.
     labels: Vec<String>,
+    label_set: HashSet<String>,
 }
 
 impl WebDataset {
@@ -119,7 +120,8 @@ impl WebDataset {
         name_exts(&mut shards);
         let shared = SharedKeys::of(&shards, &parts);
         let labels = if shared.is_empty() { Vec::new() } else { labels(parts.files()) };
-        Ok(Self { parts, shards, shared, labels })
+        let label_set = labels.iter().cloned().collect();
+        Ok(Self { parts, shards, shared, labels, label_set })
     }
 
     /// Whether a file that begins so is a tar archive.
@@ -169,9 +171,18 @@ impl Dataset for WebDataset {
         let Ok((file, number)) = self.parts.find(index) else { return Cow::Owned(index.to_string()) };
         let key = text(self.shards[file].key(number as usize));
         match self.labels.get(file) {
-            Some(label) if self.shared.contains(index) => Cow::Owned(format!("{label}/{key}")),
+            Some(label) if self.shared.contains(index) || self.looks_labelled(&key) => {
+                Cow::Owned(format!("{label}/{key}"))
+            }
             _ => key,
         }
+    }
+}
+
+impl WebDataset {
+    /// Whether a key begins as if another shard's label stood before it: without its own, it could be another sample's id.
+    fn looks_labelled(&self, key: &str) -> bool {
+        key.match_indices('/').any(|(slash, _)| self.label_set.contains(&key[..slash]))
     }
 }
 

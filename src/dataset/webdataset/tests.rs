@@ -56,6 +56,17 @@ fn members_that_share_a_key_are_one_sample_also_where_others_lie_between() {
     assert_eq!(one_of(interleaved.end()), ["1: a 512+1, b 2560+3", "0: a 1536+2, b 3584+0", "2: b 4096+1"]);
 }
 
+/// A key may look like the id of a sample of another archive, or like what such an id would be turned into.
+#[test]
+fn no_two_samples_have_the_same_id_whatever_their_keys_look_like() {
+    let a = Tar::default().file("x.t", "1").file("b.tar/x.t", "2").file("a.tar/b.tar/x.t", "3").file("c/x.t", "4");
+    let b = Tar::default().file("x.t", "5").file("a.tar/x.t", "6").file("b.tar/a.tar/x.t", "7").file("y.t", "8");
+    let ids = ids(&Shards::new(&[("a.tar", a.end()), ("b.tar", b.end())]).open().unwrap());
+    let all: std::collections::HashSet<&String> = ids.iter().collect();
+    assert_eq!(all.len(), 8, "{ids:?}");
+    assert_eq!((ids[0].as_str(), ids[3].as_str(), ids[7].as_str()), ("a.tar/x", "c/x", "y"));
+}
+
 #[test]
 fn members_without_a_key_and_webdatasets_own_belong_to_no_sample() {
     let archive = Tar::default()

@@ -103,7 +103,7 @@ pub struct Entry {
 impl Contest {
     /// Without anything to measure yet. There is one device at least.
     pub fn new(common: &Common, bench: &args::Bench, devices: &[Device], target: Target) -> Self {
-        let has_peers = bench.peers && !bench.tune;
+        let has_peers = bench.peers.unwrap_or(true) && !bench.tune;
         let end = |device: &Device| End {
             peer: has_peers.then(|| Peer::of(device)).flatten(),
             peer_works: false,

@@ -58,6 +58,7 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
         return compare::run(common.json, before, after);
     }
     sweep::check(bench)?;
+    check_used(common, bench)?;
     let devices = devices(common, bench)?;
     let interrupt = Interrupt::watching()?;
     let time = Duration::from_secs_f64(bench.seconds);
@@ -84,6 +85,21 @@ pub fn run(common: &Common, bench: &args::Bench) -> Outcome {
     }
     contest.run(time, &interrupt)?;
     tell(common, bench, contest.report(bench.verify, None, &interrupt)?, page)
+}
+
+/// Refuses flags that would have no effect.
+fn check_used(common: &Common, bench: &args::Bench) -> Outcome {
+    let unused = |flag: &str, why: &str| Err(Failure::Usage(format!("{flag} has no effect {why}; leave it out")));
+    if common.tuned {
+        return unused("--tuned", "on bench, which measures the settings that it is given");
+    }
+    if common.strict_ctime {
+        return unused("--strict-ctime", "on bench, which opens its file for each case");
+    }
+    if bench.tune && bench.peers == Some(true) {
+        return unused("--peers", "beside --tune, which compares settings of forebay alone");
+    }
+    Ok(())
 }
 
 /// What is asked for. Unasked, the host beside a GPU: what ends there is what a copy to the GPU adds to.
