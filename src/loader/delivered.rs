@@ -314,3 +314,20 @@ fn batches_before_one_that_cannot_be_planned_come_whichever_read_fails_once() {
         }
     }
 }
+
+/// However many may be skipped: the next one would fare no better, nor the one after that.
+#[test]
+fn what_an_engine_that_has_ended_did_not_read_is_not_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Faulty::new(folder.path(), vec![Fate::Sound; 40]));
+    let carrier = Carrier::builder().map_reader(|reader| {
+        let mut reader = reader.engine(EngineChoice::Uring).rings(1);
+        reader.faults = Some(Arc::new(Faults::new(Chances { broken_ring: Some(0), ..Chances::default() }, 1)));
+        reader
+    });
+    let builder = Loader::builder(dataset as Arc<dyn Dataset>).carrier(carrier).budget(16 << 20);
+    let mut loader = builder.batch_size(4).skip_corrupt(u64::MAX).build().unwrap();
+    let error = loader.blocking().next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("engine"), "{error}");
+    assert_eq!(loader.stats().skipped, 0);
+}

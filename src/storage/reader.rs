@@ -84,7 +84,9 @@ impl Reader {
     ///
     /// The read is planned on this thread and given to the engine at once where memory is free. The order of the list
     /// decides nothing but the order of the [`Pieces`]: neighbours are read together, large extents in chunks.
-    /// Extents may overlap, repeat, and be empty. Polling may make short system calls (opening a file again, `statx`).
+    /// Extents may overlap, repeat, and be empty. Polling may make short system calls (opening a file again, `statx`). Only
+    /// where reads under way hold all descriptors that the process may have, it waits for the first of them to end: that needs
+    /// nobody to poll it, and after 30 s it is an error.
     ///
     /// **Memory.** The pieces of a read hold their part of the budget until they are dropped, and so does a stream
     /// what it has read ahead. A read that finds too little free waits, in the order of asking, until others let go:
