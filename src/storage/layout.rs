@@ -200,6 +200,8 @@ mod tests {
         assert_eq!(near.parts.iter().map(|part| part.need.clone()).collect::<Vec<_>>(), [0..4100, 10_000..10_100]);
         let same_block = layout(&[span(0, 10), span(500, 10)], &align, 1 << 20, 0, usize::MAX).unwrap();
         assert_eq!(same_block.parts.len(), 1);
+        let next_block = layout(&[span(0, 10), span(512, 10)], &align, 1 << 20, 0, usize::MAX).unwrap();
+        assert_eq!(next_block.parts.len(), 2);
     }
 
     #[test]

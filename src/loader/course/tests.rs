@@ -361,3 +361,56 @@ fn time_with_enough_ahead_is_counted_once_it_is_over() {
     assert_eq!(decide(8, 60), (false, 30));
     assert_eq!(decide(0, 65), (true, 35));
 }
+
+#[test]
+fn each_failure_has_its_remedy() {
+    use FaultKind::{Other, TooLarge, Unread};
+    use Remedy::{BatchByBatch, GiveUp, OneByOne};
+
+    let failed =
+        Failed { fault: Unread, batches: 4, was_one_by_one: false, can_one_by_one: true, is_direct_alone: false };
+    // A kind, batches, whether it was and could be read one by one, whether by the direct route alone.
+    for (fault, batches, was, can, direct, remedy) in [
+        (Unread, 4, false, true, false, OneByOne),
+        (Unread, 1, false, true, false, OneByOne),
+        (Unread, 4, true, true, false, BatchByBatch),
+        (Unread, 4, false, false, false, BatchByBatch),
+        (Unread, 1, true, true, false, GiveUp),
+        (Unread, 1, false, false, false, GiveUp),
+        (Unread, 4, false, false, true, GiveUp),
+        (TooLarge, 4, false, true, true, BatchByBatch),
+        (TooLarge, 2, true, true, false, BatchByBatch),
+        (TooLarge, 1, false, true, false, GiveUp),
+        (Other, 4, false, true, false, GiveUp),
+    ] {
+        let failed =
+            Failed { fault, batches, was_one_by_one: was, can_one_by_one: can, is_direct_alone: direct, ..failed };
+        assert_eq!(failed.remedy(), remedy, "{failed:?}");
+    }
+}
+
+/// At the borders: one window more than the first, no budget for anything, and a little less being read than may be.
+#[test]
+fn a_window_is_begun_where_anything_may_be() {
+    let settings = Settings { prefetch: 8, window: 100, reading: 100, memory: 100 };
+    let under_way = |windows: usize, reading: u64| UnderWay {
+        windows,
+        level: Level { batches: windows, bytes: 10 * windows as u64 },
+        reading,
+        is_blocked: false,
+    };
+    let ahead = |batches: usize, depth: u64| Ahead { batches, bytes: 10 * batches as u64, depth };
+    let begins = |course: &mut Course, ahead: Ahead, under_way: UnderWay| {
+        matches!(course.decide(ahead, under_way, Instant::now()), Decision::Begin(_))
+    };
+    let mut course = Course::new(settings, Cursor::default());
+    assert!(begins(&mut course, ahead(0, 1000), under_way(1, 10)), "behind the first window");
+    assert!(!begins(&mut course, ahead(0, 1000), under_way(2, 20)));
+    course.on(Event::HandedOver);
+    assert!(begins(&mut course, ahead(0, 1000), under_way(2, 99)));
+    assert!(!begins(&mut course, ahead(0, 1000), under_way(2, 100)));
+    assert!(begins(&mut course, ahead(0, 0), under_way(0, 0)), "one batch there always is");
+    assert!(!begins(&mut course, ahead(1, 10), under_way(0, 0)));
+    let mut none = Course::new(Settings { reading: 0, ..settings }, Cursor::default());
+    assert!(begins(&mut none, ahead(0, 1000), under_way(0, 0)));
+}
