@@ -216,6 +216,8 @@ mod tests {
         is("JSM_NAMESPACE_RANK=1 JSM_NAMESPACE_SIZE=2 PMIX_RANK=1", 1, 2, Jsm);
         is(STEP, 3, 4, Slurm);
         is(&format!("{STEP} PMIX_RANK=3 LOCAL_RANK=1"), 3, 4, Slurm);
+        let names: Vec<String> = WorldSource::PRECEDENCE.iter().map(WorldSource::to_string).collect();
+        assert!(names.contains(&"Slurm".to_owned()) && names.iter().all(|name| !name.is_empty()), "{names:?}");
     }
 
     #[test]
@@ -272,6 +274,12 @@ mod tests {
                 "PMI_RANK=0 PMI_SIZE=2 MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=2".into(),
                 ["PMI_RANK=0", "MV2_COMM_WORLD_RANK=1"],
             ),
+            // More ranks than there are tasks, and not of a library of MPI's in a scheduler's step.
+            (
+                "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=8 MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=2".into(),
+                ["OMPI_COMM_WORLD_RANK=0", "MV2_COMM_WORLD_RANK=1"],
+            ),
+            (format!("{STEP} JSM_NAMESPACE_RANK=1 JSM_NAMESPACE_SIZE=8"), ["JSM_NAMESPACE_RANK=1", "SLURM_PROCID=3"]),
         ] {
             let error = told(&environment).unwrap_err();
             let said = error.to_string();
@@ -298,6 +306,7 @@ mod tests {
             ("SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_TASKS", &["without SLURM_PROCID"]),
             ("SLURM_PROCID=1", "SLURM_PROCID", &["without SLURM_NTASKS"]),
             ("PMI_RANK=1", "PMI_RANK", &["without PMI_SIZE"]),
+            ("PMI_SIZE=2", "PMI_SIZE", &["without PMI_RANK"]),
             ("FLUX_TASK_RANK=1", "FLUX_TASK_RANK", &["without FLUX_JOB_SIZE"]),
             ("RANK=one WORLD_SIZE=2", "RANK", &["RANK=one"]),
             ("RANK=0 WORLD_SIZE=", "WORLD_SIZE", &["WORLD_SIZE= "]),
