@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::folder;
+use common::watchdog::eventually;
 use common::weights::{self, Tensor};
 use forebay::checkpoint::{self, CheckpointError, LoadOptions};
 use forebay::dataset::{DType, Records, TensorSpec};
@@ -71,6 +72,8 @@ fn read_by(data: &Path, device: &Device, tuned: bool) -> Result<EngineKind, Erro
 
 /// How many threads of the pool a checkpoint is loaded by.
 fn loaded_by(model: &Path, device: &Device, options: LoadOptions) -> Result<usize, CheckpointError> {
+    // Threads of a reader before that have ended are listed for a moment more.
+    assert!(eventually(|| threads_of_the_pool() == 0));
     let most = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&most);
     let options = options.progress(move |_| {

@@ -59,10 +59,15 @@ pub(crate) struct FileAlign {
 }
 
 /// Lays out `spans`, whose ends are at most `i64::MAX`; `aligns` is by file number, `chunk` a multiple of each
-/// alignment. `None` where they take more than `most` bytes of memory: before they are cut into parts, of which there could be
-/// more than memory holds.
-pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64, most: usize) -> Option<Layout> {
-    let mut order: Vec<u32> = (0..u32::try_from(spans.len()).ok()?).filter(|&i| spans[i as usize].len > 0).collect();
+/// alignment.
+///
+/// # Errors
+/// The bytes of memory that they take, where these are more than `most`. They are not cut into parts then, of which there could
+/// be more than memory holds.
+pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64, most: usize) -> Result<Layout, u64> {
+    const UNTOLD: u64 = u64::MAX;
+    let count = u32::try_from(spans.len()).map_err(|_| UNTOLD)?;
+    let mut order: Vec<u32> = (0..count).filter(|&i| spans[i as usize].len > 0).collect();
     if !order.is_sorted_by_key(|&i| place(&spans[i as usize])) {
         order.sort_unstable_by_key(|&i| place(&spans[i as usize]));
     }
@@ -77,8 +82,12 @@ pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64,
         // As far from a multiple of this as in the file, so that what is aligned there is here, too.
         const KEPT: u64 = 64;
         let start = up(layout.len as u64, landing_align(&wide, align)) + wide.start % KEPT;
-        let start = usize::try_from(start).ok()?;
-        layout.len = start.checked_add(usize::try_from(wide.end - wide.start).ok()?).filter(|len| *len <= most)?;
+        let start = usize::try_from(start).map_err(|_| UNTOLD)?;
+        let len = usize::try_from(wide.end - wide.start).map_err(|_| UNTOLD)?;
+        layout.len = start.checked_add(len).ok_or(UNTOLD)?;
+        if layout.len > most {
+            continue;
+        }
         let first_part = layout.parts.len();
         let mut part =
             Part { file: spans[first as usize].file, need: run, wide, asked: 0, landing: start, via: align.via };
@@ -101,7 +110,7 @@ pub(crate) fn layout(spans: &[Span], aligns: &[FileAlign], chunk: u64, gap: u64,
             }
         }
     }
-    Some(layout)
+    if layout.len > most { Err(layout.len as u64) } else { Ok(layout) }
 }
 
 fn place(span: &Span) -> (u32, u64) {

@@ -77,7 +77,7 @@ impl Plan {
             aligns.push(align);
         }
         let layout = layout(&spans, &aligns, settings.chunk, settings.gap, room.bytes())
-            .ok_or_else(|| too_large(extents, room))?;
+            .map_err(|asked| too_large(extents, room, asked))?;
         Ok(Self { files, layout, memory_align })
     }
 }
@@ -129,8 +129,7 @@ impl PlanRoom {
     }
 }
 
-fn too_large(extents: &[Extent], room: PlanRoom) -> ReadError {
-    let asked = extents.iter().fold(0_u64, |sum, extent| sum.saturating_add(extent.len()));
+fn too_large(extents: &[Extent], room: PlanRoom, asked: u64) -> ReadError {
     let (path, offset) =
         extents.first().map_or_else(Default::default, |first| (first.file.path().to_owned(), first.offset));
     let error = match room {
